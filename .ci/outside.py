@@ -27,7 +27,7 @@ def place_of(path: Path) -> str:
     return path.relative_to(DOCS if path.is_relative_to(DOCS) else ROOT).as_posix()
 
 
-def linked(page: Path) -> Iterator[tuple[str, Path]]:
+def page_links(page: Path) -> Iterator[tuple[str, Path]]:
     """The files that a page links to, as it writes them and as they lie; of a folder its README."""
     for link in dict.fromkeys(LINK.findall(page.read_text(encoding="utf-8"))):
         path = (page.parent / link).resolve()
@@ -38,7 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Adds the pages outside docs/, and the files outside it that pages link to."""
     pages = [path for pattern in PAGES for path in sorted(ROOT.glob(pattern))]
     written = [*pages, *(Path(file.abs_src_path or "") for file in files.documentation_pages())]
-    targets = [path for page in written for _, path in linked(page)]
+    targets = [path for page in written for _, path in page_links(page)]
     outside = [path for path in targets if path.is_file() and path.is_relative_to(ROOT) and DOCS not in path.parents]
     for path in dict.fromkeys([*pages, *outside]):
         files.append(File.generated(config, place_of(path), abs_src_path=str(path)))
@@ -48,11 +48,11 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Rewrites links to where the site has the files; those to nothing stay, and are warned of."""
     source = Path(page.file.abs_src_path)
-    there = {link: path for link, path in linked(source) if path.is_file() and path.is_relative_to(ROOT)}
+    there = {link: path for link, path in page_links(source) if path.is_file() and path.is_relative_to(ROOT)}
     folder = Path(place_of(source)).parent
 
-    def written(found: re.Match[str]) -> str:
-        link = found[1]
+    def rewrite_link(result: re.Match[str]) -> str:
+        link = result[1]
         return Path(relpath(place_of(there[link]), folder)).as_posix() if link in there else link
 
-    return LINK.sub(written, markdown)
+    return LINK.sub(rewrite_link, markdown)

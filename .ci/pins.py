@@ -25,7 +25,7 @@ SECTIONS = {
 """Folders that are resolved in turn; a section of the file lists what they add to the sections before."""
 
 
-def normalized(name: str) -> str:
+def normalize(name: str) -> str:
     """Return a distribution's name as indexes spell it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -37,18 +37,18 @@ def install(python: Path, *arguments: object) -> None:
     )
 
 
-def resolved(python: Path, report: Path, *arguments: str) -> dict[str, tuple[str, str]]:
+def resolve(python: Path, report: Path, *arguments: str) -> dict[str, tuple[str, str]]:
     """Return version and SHA-256 of the file that pip would install, by name of the distribution."""
     install(python, "--dry-run", "--ignore-installed", "--report", report, "--no-build-isolation", *arguments)
     chosen = {}
-    for each in json.loads(report.read_text(encoding="utf-8"))["install"]:
-        if "archive_info" in each["download_info"]:  # not the package itself, which is a folder
-            metadata, sha256 = each["metadata"], each["download_info"]["archive_info"]["hashes"]["sha256"]
-            chosen[normalized(metadata["name"])] = (metadata["version"].partition("+")[0], sha256)
+    for item in json.loads(report.read_text(encoding="utf-8"))["install"]:
+        if "archive_info" in item["download_info"]:  # not the package itself, which is a folder
+            metadata, sha256 = item["metadata"], item["download_info"]["archive_info"]["hashes"]["sha256"]
+            chosen[normalize(metadata["name"])] = (metadata["version"].partition("+")[0], sha256)
     return chosen
 
 
-def released(python: Path, versions: dict[str, str]) -> dict[str, set[str]]:
+def list_releases(python: Path, versions: dict[str, str]) -> dict[str, set[str]]:
     """Return the SHA-256 of all files of each release, as the index of pip's configuration lists them."""
     index = subprocess.run(
         [python, "-m", "pip", "config", "get", "global.index-url"], capture_output=True, text=True, check=False
@@ -75,15 +75,15 @@ def main() -> None:
         install(python, "--upgrade", "setuptools", "uv")
         for section, targets in SECTIONS.items():
             editable = [word for target in targets for word in ("-e", target)]
-            chosen = resolved(python, report, *sys.argv[1:], "setuptools", *editable)
+            chosen = resolve(python, report, *sys.argv[1:], "setuptools", *editable)
             sections[section] = set(chosen) - set().union(*sections.values())
-        hashes = released(python, {name: version for name, (version, _) in chosen.items()})
+        hashes = list_releases(python, {name: version for name, (version, _) in chosen.items()})
     lines = list(head)
     for section, names in sections.items():
         lines.append(f"# -- {section}")
         for name in sorted(names):
             version, sha256 = chosen[name]
-            listed = " ".join(f"--hash=sha256:{each}" for each in sorted({*hashes[name], sha256}))
+            listed = " ".join(f"--hash=sha256:{item}" for item in sorted({*hashes[name], sha256}))
             lines.append(f"{name}=={version} {listed}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

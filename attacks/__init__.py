@@ -1,7 +1,7 @@
 """Attacks: what a coalition infers from the view it had of a run.
 
 `attack(name)` gives one by name and `names()` lists them; the classes are in the families' packages, each with what
-attackers of the family may know and what they are scored against. `match`, `invert`, `edges_from_product`, `contained`
+attackers of the family may know and what they are scored against. `match`, `invert`, `edges_from_product`, `find_contained`
 and `differences` attack arrays of your own.
 """
 
@@ -15,15 +15,15 @@ if __name__ != "fgl_secure.attacks":
     raise ImportError("import this package as 'fgl_secure.attacks': under a second name every class would exist twice")
 
 if TYPE_CHECKING:
-    from fgl_secure.attacks.arrays import contained, differences, edges_from_product, invert, match
+    from fgl_secure.attacks.arrays import differences, edges_from_product, find_contained, invert, match
     from fgl_secure.attacks.base import Attack
 
 __all__ = [
     "attack",
     "attacks",
-    "contained",
     "differences",
     "edges_from_product",
+    "find_contained",
     "invert",
     "match",
     "names",
@@ -44,8 +44,8 @@ def attack(name: str) -> Attack[Any, Any]:
         UnknownNameError: there is none; names those that there are.
         InputError: an installed package breaks a rule of attacks.
     """
-    found: Attack[Any, Any] = _registry().attack(name)
-    return found
+    result: Attack[Any, Any] = _registry().attack(name)
+    return result
 
 
 def attacks() -> Mapping[str, Attack[Any, Any]]:
@@ -54,8 +54,8 @@ def attacks() -> Mapping[str, Attack[Any, Any]]:
     Raises:
         InputError: an installed package breaks a rule of attacks.
     """
-    found: Mapping[str, Attack[Any, Any]] = _registry().attacks()
-    return found
+    result: Mapping[str, Attack[Any, Any]] = _registry().attacks()
+    return result
 
 
 def names() -> tuple[str, ...]:

@@ -32,7 +32,7 @@ class Ranking:
     scores: Floats  # float64 [m], higher for what looks more like a positive
     positive: Flags  # bool [m]
 
-    def compared(self, weights: Floats) -> tuple[Floats, Floats]:
+    def weigh_comparisons(self, weights: Floats) -> tuple[Floats, Floats]:
         """Weight [r] of the comparisons that positives win, ties as half a win, and of all comparisons.
 
         Args:
@@ -72,8 +72,10 @@ def area_interval(value: float, rankings: Sequence[Ranking], counts: Ids, size: 
         units: where all draws agree, the interval is Clopper-Pearson on so many.
     """
     drawn = [np.empty(0)]
-    for weights in _resampled(size, max(len(each.scores) for each in rankings)):
-        won, all_of = (np.stack(part) for part in zip(*(each.compared(weights) for each in rankings), strict=True))
+    for weights in _draw_counts(size, max(len(item.scores) for item in rankings)):
+        won, all_of = (
+            np.stack(part) for part in zip(*(item.weigh_comparisons(weights) for item in rankings), strict=True)
+        )
         there = np.where(all_of > 0, counts[:, None], 0)
         areas = np.divide(won, all_of, out=np.zeros_like(won), where=all_of > 0)
         some = there.any(axis=0)
@@ -85,7 +87,7 @@ def area_interval(value: float, rankings: Sequence[Ranking], counts: Ids, size: 
     return Interval(min(float(low), value), max(float(high), value))
 
 
-def _resampled(size: int, scores: int) -> Iterator[Floats]:
+def _draw_counts(size: int, scores: int) -> Iterator[Floats]:
     """How often each node is drawn, float64 [n, r] for some draws at a time."""
     rng, step = np.random.default_rng(0), max(1, CELLS // max(size + scores, 1))
     for start in range(0, DRAWS, step):
@@ -107,22 +109,26 @@ def rank_advantage(rankings: Sequence[Ranking], nodes: int, seed: int, draws: in
     Returns:
         The figure in [-1, 1] with a percentile interval of 95 %; 0 and [-1, 1] where nothing can be compared.
     """
-    n, rng, step = sum(len(each.scores) for each in rankings), np.random.default_rng(seed), max(1, 1_000_000 // nodes)
-    value = _pooled(rankings, np.ones((nodes, 1)))
+    n, rng, step = (
+        sum(len(ranking.scores) for ranking in rankings),
+        np.random.default_rng(seed),
+        max(1, 1_000_000 // nodes),
+    )
+    value = _gini(rankings, np.ones((nodes, 1)))
     if not len(value):
         return Proportion(0.0, Interval(-1.0, 1.0), n)
     sizes = [min(step, draws - start) for start in range(0, draws, step)]
     times = (rng.multinomial(nodes, np.full(nodes, 1 / nodes), size=rows).T.astype(np.float64) for rows in sizes)
-    gains, point = np.concatenate([_pooled(rankings, weights) for weights in times]), float(value[0])
+    gains, point = np.concatenate([_gini(rankings, weights) for weights in times]), float(value[0])
     low, high = (float(end) for end in np.percentile(gains, (2.5, 97.5)))
     return Proportion(point, Interval(min(low, point), max(high, point)), n)
 
 
-def _pooled(rankings: Iterable[Ranking], weights: Floats) -> Floats:
+def _gini(rankings: Iterable[Ranking], weights: Floats) -> Floats:
     """2 AUC - 1 under each column of node weights [n, r] for which there is something to compare."""
     ahead, total = np.zeros(weights.shape[1]), np.zeros(weights.shape[1])
     for ranking in rankings:
-        won, compared = ranking.compared(weights)
+        won, compared = ranking.weigh_comparisons(weights)
         ahead, total = ahead + won, total + compared
     return np.asarray(2 * ahead[total > 0] / total[total > 0] - 1)
 
@@ -145,8 +151,10 @@ def area_within(scores: Floats, positive: Flags, asked: Flags) -> tuple[float, I
     both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
     if not len(both):
         return None
-    nodes = [np.flatnonzero(asked[at]) for at in both]
-    rankings = [Ranking(here[None], scores[at, here], positive[at, here]) for at, here in zip(both, nodes, strict=True)]
+    nodes = [np.flatnonzero(asked[index]) for index in both]
+    rankings = [
+        Ranking(here[None], scores[index, here], positive[index, here]) for index, here in zip(both, nodes, strict=True)
+    ]
     value = mean_area(scores, positive, asked)
     units = int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum()))
     return value, area_interval(value, rankings, up[both].sum(axis=1), scores.shape[1], units)
@@ -158,8 +166,8 @@ def mean_area(scores: Floats, positive: Flags, asked: Flags) -> float:
     both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
     if not len(both):
         return 0.5
-    each = [area(scores[at, up[at]], scores[at, down[at]]) for at in both]
-    return float(np.average(each, weights=up[both].sum(axis=1)))
+    item = [area(scores[index, up[index]], scores[index, down[index]]) for index in both]
+    return float(np.average(item, weights=up[both].sum(axis=1)))
 
 
 def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: StructureTruth) -> tuple[Measurement, ...]:

@@ -35,7 +35,7 @@ class Truth(ABC):
     """What the parties of a run kept to themselves, for scoring and for nothing else; each family has its own."""
 
     @abstractmethod
-    def permuted(self, seed: int) -> Self:
+    def permute(self, seed: int) -> Self:
         """The same truth with every secret at somebody else: what a score must be at chance on, whatever the guess."""
 
 
@@ -149,9 +149,9 @@ class Card:
         wanted = (("name", self.name, str), ("scenario", self.scenario, str), ("control", self.control, str),
                   ("observer", self.observer, Role), ("secret", self.secret, SecretKind),
                   ("circumstance", self.circumstance, CircumstanceKind), ("truth", self.truth, type))  # fmt: skip
-        for field_name, found, kind in wanted:
-            if not isinstance(found, kind):
-                raise InputError(f"{field_name} of a card must be a {kind.__name__}; found {found!r}")
+        for field_name, result, kind in wanted:
+            if not isinstance(result, kind):
+                raise InputError(f"{field_name} of a card must be a {kind.__name__}; found {result!r}")
         if not 0 < self.minimum <= 1:
             raise InputError(f"minimum of a card must lie above 0 and at most at 1; found {self.minimum}")
 
@@ -237,10 +237,10 @@ def guess_of(
 def _known_to(attack: Attack[Any, Any], knowledge: Iterable[object]) -> Any:  # of the type that its card names
     """The one piece of knowledge that an attack is shown; None where its card names none, or it is not there."""
     wanted = attack.card.knowledge
-    return next((each for each in knowledge if wanted is not None and isinstance(each, wanted)), None)
+    return next((item for item in knowledge if wanted is not None and isinstance(item, wanted)), None)
 
 
-class Alone(StrEnum):
+class KnowledgeBaseline(StrEnum):
     """What an attack's knowledge tells by itself, without a message."""
 
     NOTHING_KNOWN = "nothing is known beside the view"
@@ -249,16 +249,16 @@ class Alone(StrEnum):
     NOT_LOOKED_AT = "nobody has said what the knowledge alone tells"
 
 
-def alone(attack: Attack[Any, Any]) -> Alone:
+def alone(attack: Attack[Any, Any]) -> KnowledgeBaseline:
     """How far a prior of an attack accounts for what is known beside the view."""
     if not isinstance(attack, InformedAttack):
-        return Alone.NOTHING_KNOWN
+        return KnowledgeBaseline.NOTHING_KNOWN
     if type(attack).guess_without is not InformedAttack.guess_without:
-        return Alone.GUESSED
-    return Alone.TELLS_NOTHING if attack.card.tells_nothing else Alone.NOT_LOOKED_AT
+        return KnowledgeBaseline.GUESSED
+    return KnowledgeBaseline.TELLS_NOTHING if attack.card.tells_nothing else KnowledgeBaseline.NOT_LOOKED_AT
 
 
-def measured(
+def measure(
     attack: Attack[Guess, Any], guess: Guess, truth: Truth, parties: Directory, knowledge: Iterable[object] = ()
 ) -> tuple[Measurement, ...]:
     """The figures of a guess, each with the better of two priors: its own, and what the knowledge alone scores.
@@ -270,11 +270,11 @@ def measured(
         parties: numbering of the parties.
         knowledge: what may be known beside the view, at most one object of a type.
     """
-    found, known = attack.score(guess, truth), _known_to(attack, knowledge)
+    result, known = attack.score(guess, truth), _known_to(attack, knowledge)
     if known is None or not isinstance(attack, InformedAttack):
-        return found
+        return result
     blind = attack.guess_without(guess, known, parties)
     if blind is None:
-        return found
-    without = {each.metric: each.value for each in attack.score(blind, truth)}
-    return tuple(replace(each, prior=max(each.prior, without.get(each.metric, each.prior))) for each in found)
+        return result
+    without = {item.metric: item.value for item in attack.score(blind, truth)}
+    return tuple(replace(item, prior=max(item.prior, without.get(item.metric, item.prior))) for item in result)

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
-from fgl_secure.attacks.neighbourhoods import Client, undirected
-from fgl_secure.attacks.row_space import Determined, exposed, row_basis
+from fgl_secure.attacks.neighbourhoods import ClientEdges, undirected_adjacency
+from fgl_secure.attacks.row_space import Determined, determined_unknowns, row_basis
 from fgl_secure.attacks.truth import DeviceTruth, MessageTruth, crosses_silos, foreign_neighbours
 from fgl_secure.runtime import Role
 from fgl_secure.statistics.metrics import clustered_proportion, node_block_proportion, pair_advantage
@@ -81,14 +81,14 @@ def _figures(
     wrong, others = claimed[:, ~right], max(pairs - len(read), 0)
     gain = pair_advantage(read, there, wrong, others, nodes, seed=0)
     random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
-    found = (
+    figures = (
         Measurement.of_share("recall", recall, finding, random=random, prior=random, reachable=reach),
         replace(Measurement.of_advantage("advantage", gain, wrong.shape[1] / max(others, 1), finding), reachable=reach),
     )
     if not len(right):
-        return found
+        return figures
     precision = clustered_proportion(right, claimed[0], seed=0)
-    return Measurement.of_share("precision", precision, finding, random=density, prior=density, context=True), *found
+    return Measurement.of_share("precision", precision, finding, random=density, prior=density, context=True), *figures
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,7 +100,7 @@ class ForeignEdges:
     upper: Ids  # int64 [k], device index of the other end
 
     @classmethod
-    def claimed(cls, client: Client, ends: Ids, others: Ids) -> ForeignEdges:
+    def of_client(cls, client: ClientEdges, ends: Ids, others: Ids) -> ForeignEdges:
         """The claims of one client, each pair once, without pairs that touch the client or are one node."""
         foreign = ~client.owned[ends] & ~client.owned[others] & (ends != others)
         pairs = np.sort(np.stack([ends[foreign], others[foreign]]), axis=0)
@@ -196,7 +196,7 @@ def explained_by(known: Floats, error: Floats, change: Floats, later: Floats, sl
 
 
 def explained_edges(
-    client: Client, known: Determined, rows: Floats, changes: Floats, later: Floats, slack: Floats
+    client: ClientEdges, known: Determined, rows: Floats, changes: Floats, later: Floats, slack: Floats
 ) -> ForeignEdges:
     """Claims the neighbours of each known node of which one change has one explanation by one or two known rows.
 
@@ -210,24 +210,26 @@ def explained_edges(
     """
     ends, others = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for w, node in enumerate(known.nodes.tolist() if rows.shape[1] else []):
-        found = [explained_by(rows, MARGIN * known.error, each[w], later[w], MARGIN * slack[w]) for each in changes]
-        if sum(map(len, found)) == max(map(len, found)):  # by one reading alone
-            which = np.concatenate(found)
+        result = [
+            explained_by(rows, MARGIN * known.error, change[w], later[w], MARGIN * slack[w]) for change in changes
+        ]
+        if sum(map(len, result)) == max(map(len, result)):  # by one reading alone
+            which = np.concatenate(result)
             ends.append(np.full(len(which), node))
             others.append(known.nodes[which])
-    return ForeignEdges.claimed(client, np.concatenate(ends), np.concatenate(others))
+    return ForeignEdges.of_client(client, np.concatenate(ends), np.concatenate(others))
 
 
 def edges_of_known_surroundings(truth: DeviceTruth) -> NDArray[np.bool_]:
     """Bool [m] in the order of `foreign_edges`: whether an end and all its neighbours are read or the client's own."""
     client, lower, upper = foreign_edges(truth)
-    edges, silo_of = undirected(truth.edges, len(truth.silo_of)).astype(np.float64), truth.silo_of
+    edges, silo_of = undirected_adjacency(truth.edges, len(truth.silo_of)).astype(np.float64), truth.silo_of
     closed = np.zeros((int(silo_of.max()) + 1, len(silo_of)), dtype=np.bool_)
     for index in range(len(closed)):
         own = silo_of == index
         crossing = edges[np.flatnonzero(own)][:, np.flatnonzero(~own)]
         outside = np.flatnonzero(crossing.sum(axis=0))
         read = np.zeros(len(own), dtype=np.bool_)
-        read[np.flatnonzero(~own)[outside]] = exposed(row_basis(crossing[:, outside].toarray()))
+        read[np.flatnonzero(~own)[outside]] = determined_unknowns(row_basis(crossing[:, outside].toarray()))
         closed[index] = read & ((edges @ (~(read | own)).astype(np.float64)) == 0)
     return np.asarray(closed[client, lower] | closed[client, upper])

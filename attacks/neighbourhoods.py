@@ -13,7 +13,7 @@ from fgl_secure.runtime import Phase, PrivateRows, Role, View
 from fgl_secure.typing import Floats, Ids
 
 
-def undirected(edges: Ids, size: int) -> sparse.csr_array:
+def undirected_adjacency(edges: Ids, size: int) -> sparse.csr_array:
     """Edges int64 [2, m] in whatever direction as a 0/1 matrix [size, size] without a diagonal."""
     source, target = edges[:, edges[0] != edges[1]]
     rows, columns = np.concatenate([source, target]), np.concatenate([target, source])
@@ -71,7 +71,7 @@ COMBINED_ROWS = "combined rows"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Client:
+class ClientEdges:
     """One client and the edges that its nodes have."""
 
     index: int  # of the client among the silos
@@ -93,7 +93,7 @@ class Client:
         return kept
 
 
-def clients_of(view: View) -> tuple[Client, ...]:
+def clients_of(view: View) -> tuple[ClientEdges, ...]:
     """The clients that observe, each with its own nodes and their edges; empty where nothing of it is recorded."""
     devices, edges = rows_of(view, OWN_DEVICES), rows_of(view, OWN_EDGES)
     if not devices or not edges:
@@ -101,12 +101,14 @@ def clients_of(view: View) -> tuple[Client, ...]:
     observers = np.concatenate([rows.observers for rows in devices])
     owners = view.parties.index_of(np.concatenate([rows.owners for rows in devices]), Role.SILO)
     nodes = view.parties.index_of(np.concatenate([rows.values for rows in devices]), Role.DEVICE)
-    known = stacked(edges)
-    found = []
+    known = stack_rows(edges)
+    result = []
     for observer in np.unique(observers).tolist():
         mine = observers == observer
-        found.append(_client(int(owners[mine].min()), observer, nodes[mine], known.of(observer).astype(np.int64), view))
-    return tuple(found)
+        result.append(
+            _client(int(owners[mine].min()), observer, nodes[mine], known.of(observer).astype(np.int64), view)
+        )
+    return tuple(result)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,9 +124,9 @@ class _Stacked:
         return mine
 
 
-def stacked(rows: tuple[PrivateRows, ...]) -> _Stacked:
+def stack_rows(rows: tuple[PrivateRows, ...]) -> _Stacked:
     """All rows of a name as one table; at least one batch."""
-    return _Stacked(np.concatenate([each.observers for each in rows]), np.concatenate([each.values for each in rows]))
+    return _Stacked(np.concatenate([item.observers for item in rows]), np.concatenate([item.values for item in rows]))
 
 
 def rows_of(view: View, name: str, layer: int | None = None) -> tuple[PrivateRows, ...]:
@@ -133,7 +135,7 @@ def rows_of(view: View, name: str, layer: int | None = None) -> tuple[PrivateRow
 
 
 def rows_by_layer(
-    view: View, name: str, client: Client, layers: list[int], number: int = 0
+    view: View, name: str, client: ClientEdges, layers: list[int], number: int = 0
 ) -> tuple[Floats, NDArray[np.bool_]] | None:
     """A client's rows (own node, ...) of a name in one round, layer by layer.
 
@@ -149,14 +151,14 @@ def rows_by_layer(
         without rows of some layer.
     """
     n = len(client.owned)
-    parts = [[rows for rows in rows_of(view, name, at) if rows.step.round == number] for at in layers]
+    parts = [[rows for rows in rows_of(view, name, index) if rows.step.round == number] for index in layers]
     if not parts or not all(parts):
         return None
-    tables = [stacked(tuple(part)).of(client.observer) for part in parts]
+    tables = [stack_rows(tuple(part)).of(client.observer) for part in parts]
     values, there = np.zeros((len(layers), n, tables[0].shape[1] - 1)), np.ones(n, dtype=np.bool_)
-    for at, rows in enumerate(tables):
+    for index, rows in enumerate(tables):
         nodes = rows[:, 0].astype(np.int64)
-        values[at, nodes] = rows[:, 1:]
+        values[index, nodes] = rows[:, 1:]
         there &= np.isin(np.arange(n), nodes)
     return values, there
 
@@ -167,22 +169,22 @@ def held_matrix(entries: NDArray[Any], nodes: int) -> sparse.csr_array:
     return sparse.csr_array((entries[:, 2].astype(np.float64), (v, u)), shape=(nodes, nodes))
 
 
-def received_terms(view: View, client: Client, layer: int) -> dict[int, sparse.csr_array]:
+def received_terms(view: View, client: ClientEdges, layer: int) -> dict[int, sparse.csr_array]:
     """What each other client sent a client of a power in the clear, float64 CSR [n, n] by index of the sender."""
     n, own = len(client.owned), np.flatnonzero(client.owned)
-    found: dict[int, sparse.csr_array] = {}
+    terms: dict[int, sparse.csr_array] = {}
     for batch in view.messages(Phase.HOP_ENTRIES, layer=layer):
         mine = batch.observers == client.observer
         senders, payload = view.parties.index_of(batch.senders[mine], Role.SILO), np.asarray(batch.payload)[mine]
         for sender in np.unique(senders).tolist():
             entries = payload[senders == sender]
-            at = (own[entries[:, 0].astype(np.int64)], entries[:, 1].astype(np.int64))
-            share = sparse.csr_array((entries[:, 2], at), shape=(n, n))
-            found[sender] = sparse.csr_array(found[sender] + share) if sender in found else share
-    return found
+            index = (own[entries[:, 0].astype(np.int64)], entries[:, 1].astype(np.int64))
+            share = sparse.csr_array((entries[:, 2], index), shape=(n, n))
+            terms[sender] = sparse.csr_array(terms[sender] + share) if sender in terms else share
+    return terms
 
 
-def _client(index: int, observer: int, nodes: Ids, edges: Ids, view: View) -> Client:
+def _client(index: int, observer: int, nodes: Ids, edges: Ids, view: View) -> ClientEdges:
     n = view.parties.counts[Role.DEVICE]
     owned = np.zeros(n, dtype=np.bool_)
     owned[nodes] = True
@@ -193,4 +195,4 @@ def _client(index: int, observer: int, nodes: Ids, edges: Ids, view: View) -> Cl
     client_of = np.full(n, -1, dtype=np.int64)
     client_of[apart[:, 1]] = apart[:, 2]
     client_of[owned] = index
-    return Client(index, observer, owned, neighbours, client_of)
+    return ClientEdges(index, observer, owned, neighbours, client_of)

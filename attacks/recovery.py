@@ -60,13 +60,13 @@ def score_recovered_rows(guess: Iterable[RecoveredRows], truth: MessageTruth) ->
     prior is the share of the most frequent row, which is what a guess without the transcript achieves at best.
     """
     batches = tuple(guess)
-    found = []
+    rows = []
     for direction, metric in METRICS.items():
         same = tuple(batch for batch in batches if batch.step.direction is direction)
         measured = _score_one_way(metric, same, truth) if same else None
         if measured is not None:
-            found.append(measured)
-    return tuple(found)
+            rows.append(measured)
+    return tuple(rows)
 
 
 def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: MessageTruth) -> Measurement | None:
@@ -78,7 +78,7 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: Messa
         secret = rows[sender]
         telling = secret.any(axis=1)
         hits.append(
-            np.isin(_packed(secret[telling]), _packed(batch.values))
+            np.isin(_pack_rows(secret[telling]), _pack_rows(batch.values))
             if unnamed
             else exact_rows_recovered(batch.values[telling], secret[telling])
         )
@@ -110,11 +110,11 @@ def score_claimed_terms(guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measu
     """
     secret = truth.embeddings[guess.step].astype(guess.values.dtype, copy=False)
     target = truth.parties.index_of(guess.targets, Role.DEVICE)
-    _, kind = np.unique(_packed(np.concatenate([secret, guess.values])), return_inverse=True)
+    _, kind = np.unique(_pack_rows(np.concatenate([secret, guess.values])), return_inverse=True)
     kinds = int(kind.max(initial=0)) + 1
     sent = truth.edges[1] * kinds + kind[: len(secret)][truth.edges[0]]
     claimed = target * kinds + kind[len(secret) :]
-    read, right = _matched(sent, claimed), _matched(claimed, sent)
+    read, right = _match_numbers(sent, claimed), _match_numbers(claimed, sent)
     prior = largest_share(secret[truth.edges[0]])
     finding = (
         f"{int(read.sum()):,} of {len(read):,} rows are read exactly out of sums; {int(right.sum()):,} of "
@@ -161,17 +161,17 @@ def share_of_numbers(metric: str, claimed: Ids, actual: Ids, units: Ids, what: s
     return share_right(metric, claimed == actual, units, what, prior=prior, random=random)
 
 
-def _matched(these: Ids, those: Ids) -> NDArray[np.bool_]:
+def _match_numbers(these: Ids, those: Ids) -> NDArray[np.bool_]:
     """Which of these numbers find a partner among those, each of which serves once: bool like `these`."""
     order = np.argsort(these, kind="stable")
     ordered, pool = these[order], np.sort(those)
     rank = np.arange(len(ordered)) - np.searchsorted(ordered, ordered)
-    found = np.zeros(len(these), dtype=np.bool_)
-    found[order] = rank < np.searchsorted(pool, ordered, side="right") - np.searchsorted(pool, ordered)
-    return found
+    result = np.zeros(len(these), dtype=np.bool_)
+    result[order] = rank < np.searchsorted(pool, ordered, side="right") - np.searchsorted(pool, ordered)
+    return result
 
 
-def _packed(rows: NDArray[Any]) -> NDArray[Any]:
+def _pack_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Rows [k, d] as k opaque values that are equal where all bits are."""
     return np.ascontiguousarray(rows).view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
 
@@ -180,5 +180,5 @@ def largest_share(rows: NDArray[Any]) -> float:
     """The share of the most frequent row among rows [k, d]; 0 without rows."""
     if not len(rows):
         return 0.0
-    _, counts = np.unique(_packed(rows), return_counts=True)
+    _, counts = np.unique(_pack_rows(rows), return_counts=True)
     return float(counts.max()) / len(rows)

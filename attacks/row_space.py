@@ -33,7 +33,7 @@ DETERMINED = 1e-8
 
 def row_basis(matrix: Floats) -> Floats:
     """An orthonormal basis of the row space: float64 [r, m] of a matrix [q, m], singular values cut off by `RANK`."""
-    return _decomposed(matrix)[2]
+    return _truncated_svd(matrix)[2]
 
 
 def leverages(basis: Floats) -> Floats:
@@ -41,7 +41,7 @@ def leverages(basis: Floats) -> Floats:
     return np.asarray((basis * basis).sum(axis=0))
 
 
-def exposed(basis: Floats) -> NDArray[np.bool_]:
+def determined_unknowns(basis: Floats) -> NDArray[np.bool_]:
     """Bool [m]: the unknowns that a space of answered rows determines."""
     return np.asarray(leverages(basis) > 1 - DETERMINED)
 
@@ -56,12 +56,12 @@ class _Solver:
 
 def solver(matrix: Floats) -> _Solver:
     """The determined unknowns of a matrix [q, m], and the combination of equations that isolates each."""
-    left, singular, basis = _decomposed(matrix)
-    unknowns = np.flatnonzero(exposed(basis))
+    left, singular, basis = _truncated_svd(matrix)
+    unknowns = np.flatnonzero(determined_unknowns(basis))
     return _Solver(unknowns, (basis[:, unknowns] / singular[:, None]).T @ left.T)
 
 
-def _decomposed(matrix: Floats) -> tuple[Floats, Floats, Floats]:
+def _truncated_svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
     if not matrix.size:
         rows, columns = matrix.shape
         return np.empty((rows, 0)), np.empty(0), np.empty((0, columns))
@@ -79,7 +79,7 @@ class Equations:
     error: Floats  # float64 [q], how far a coordinate of each may be off
 
     @classmethod
-    def stacked(cls, parts: list[Equations]) -> Equations:
+    def stack(cls, parts: list[Equations]) -> Equations:
         """All sums of several systems about the same unknowns; at least one."""
         matrix = sparse.csr_array(sparse.vstack([part.matrix for part in parts], format="csr"))
         return cls(matrix, *(np.concatenate([getattr(part, name) for part in parts]) for name in ("values", "error")))
@@ -87,9 +87,9 @@ class Equations:
     def without(self, nodes: Ids, values: Floats, error: Floats) -> Equations:
         """The sums with known rows taken out: unknowns int64 [k], their rows [k, d], and how far off these are [k]."""
         part = self.matrix[:, nodes]
-        kept = np.ones(self.matrix.shape[1])
-        kept[nodes] = 0.0
-        matrix = sparse.csr_array(self.matrix @ sparse.diags_array(kept))
+        mask = np.ones(self.matrix.shape[1])
+        mask[nodes] = 0.0
+        matrix = sparse.csr_array(self.matrix @ sparse.diags_array(mask))
         matrix.eliminate_zeros()
         return Equations(matrix, self.values - part @ values, self.error + abs(part) @ error)
 
@@ -103,35 +103,37 @@ class Determined:
     error: Floats
 
 
-def determined(equations: Equations) -> Determined:
+def solve(equations: Equations) -> Determined:
     """Every unknown that the sums determine, ascending."""
-    found, rest = _substituted(equations)
-    parts = [*found, *(_solved(rest, block) for block in _blocks(rest))]
+    result, rest = _substitute(equations)
+    parts = [*result, *(_solve_block(rest, block) for block in _blocks(rest))]
     nodes, values, error = (np.concatenate([getattr(p, name) for p in parts]) for name in ("nodes", "values", "error"))
     order = np.argsort(nodes, kind="stable")
     return Determined(nodes[order], values[order], error[order])
 
 
-def _substituted(equations: Equations) -> tuple[list[Determined], Equations]:
+def _substitute(equations: Equations) -> tuple[list[Determined], Equations]:
     """What substitution alone reads, and the sums that are left."""
     width = equations.values.shape[1]
-    found = [Determined(np.empty(0, dtype=np.int64), np.empty((0, width)), np.empty(0))]
+    result = [Determined(np.empty(0, dtype=np.int64), np.empty((0, width)), np.empty(0))]
     while True:
         matrix = equations.matrix
-        at = np.flatnonzero(np.diff(matrix.indptr) == 1)
-        if not len(at):
-            return found, equations
-        at = at[np.argsort(equations.error[at], kind="stable")]  # of several sums over one row the best
-        alone = matrix[at]
+        index = np.flatnonzero(np.diff(matrix.indptr) == 1)
+        if not len(index):
+            return result, equations
+        index = index[np.argsort(equations.error[index], kind="stable")]  # of several sums over one row the best
+        alone = matrix[index]
         nodes, first = np.unique(alone.indices.astype(np.int64), return_index=True)
         times = alone.data[first]
-        rows = Determined(nodes, equations.values[at[first]] / times[:, None], equations.error[at[first]] / abs(times))
-        found.append(rows)
+        rows = Determined(
+            nodes, equations.values[index[first]] / times[:, None], equations.error[index[first]] / abs(times)
+        )
+        result.append(rows)
         equations = equations.without(rows.nodes, rows.values, rows.error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Block:
+class _EquationBlock:
     """Connected sums int64 [q] and the unknowns int64 [m] in them, of those that are never apart one each."""
 
     sums: Ids
@@ -139,20 +141,20 @@ class _Block:
     lone: NDArray[np.bool_]  # bool [m], whether the unknown stands for itself alone
 
 
-def _blocks(equations: Equations) -> list[_Block]:
+def _blocks(equations: Equations) -> list[_EquationBlock]:
     """The connected parts in which some unknown can be determined: no fewer than two sums and one lone unknown."""
     first, lone = _apart(equations.matrix)
     matrix = sparse.csr_array(equations.matrix[:, first])
     sums = matrix.shape[0]
     joined = sparse.csr_array(sparse.block_array([[None, matrix], [matrix.T, None]], format="csr"))
     parts, label = connected_components(joined, directed=False) if matrix.nnz else (0, np.empty(0, dtype=np.int64))
-    found = []
+    blocks = []
     for part in range(parts):
         here = np.flatnonzero(label == part)
         rows, columns = here[here < sums], here[here >= sums] - sums
         if len(rows) > 1 and lone[columns].any():
-            found.append(_Block(rows.astype(np.int64), first[columns], lone[columns]))
-    return found
+            blocks.append(_EquationBlock(rows.astype(np.int64), first[columns], lone[columns]))
+    return blocks
 
 
 def _apart(matrix: sparse.csr_array) -> tuple[Ids, NDArray[np.bool_]]:
@@ -167,7 +169,7 @@ def _apart(matrix: sparse.csr_array) -> tuple[Ids, NDArray[np.bool_]]:
     return there[first][order].astype(np.int64), (counts == 1)[order]
 
 
-def _solved(equations: Equations, block: _Block) -> Determined:
+def _solve_block(equations: Equations, block: _EquationBlock) -> Determined:
     matrix = equations.matrix[block.sums][:, block.unknowns].toarray()
     scale = np.linalg.norm(matrix, axis=1)
     solution = solver(matrix / scale[:, None])
@@ -195,10 +197,10 @@ class SolvedRows:
     @classmethod
     def of_all(cls, step: Step, solved: list[tuple[tuple[int, int, int, int, int], Ids, Floats]]) -> SolvedRows:
         """The claims from all systems, each with its five numbers, side by side; at least one system."""
-        askers, targets, sums, touched, exposed = np.array([each for each, _, _ in solved], dtype=np.int64).T
+        askers, targets, sums, touched, exposed = np.array([item for item, _, _ in solved], dtype=np.int64).T
         system = np.repeat(np.arange(len(solved)), [len(nodes) for _, nodes, _ in solved])
         values = [rows for _, nodes, rows in solved if len(nodes)] or [solved[0][2]]
-        nodes, rows = np.concatenate([each for _, each, _ in solved]), np.concatenate(values)
+        nodes, rows = np.concatenate([item for _, item, _ in solved]), np.concatenate(values)
         return cls(step, askers, targets, sums, touched, exposed, system, nodes, rows)
 
     def share_of_nodes(self, right: NDArray[np.bool_], finding: str) -> Measurement:

@@ -36,7 +36,7 @@ class DeviceTruth(Truth):
     ROWS: ClassVar[tuple[str, ...]] = ()
     """Fields, or mappings to values, of one row a device."""
 
-    def permuted(self, seed: int) -> Self:
+    def permute(self, seed: int) -> Self:
         """The devices of each silo shuffled among themselves."""
         swap = within_silos(self.silo_of, seed)
         moved = {name: _each(getattr(self, name), lambda numbers: swap[numbers]) for name in self.NUMBERS}
@@ -46,7 +46,7 @@ class DeviceTruth(Truth):
 
 def _each(value: Any, change: Any) -> Any:
     """A change of an array, or of all values of a mapping."""
-    return {key: change(each) for key, each in value.items()} if isinstance(value, Mapping) else change(value)
+    return {key: change(item) for key, item in value.items()} if isinstance(value, Mapping) else change(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,10 +172,10 @@ class GradientTruth(DeviceTruth):
         """The truth of a graph over which nobody has taken a gradient yet."""
         return cls(graph.silo_of, graph.edges, graph.labels, graph.features)
 
-    def permuted(self, seed: int) -> GradientTruth:
+    def permute(self, seed: int) -> GradientTruth:
         """The devices of each silo shuffled among themselves, in batches too."""
-        swap, moved = within_silos(self.silo_of, seed), DeviceTruth.permuted(self, seed)
-        batches = [replace(each, nodes=swap[each.nodes], receptive=swap[each.receptive]) for each in self.batches]
+        swap, moved = within_silos(self.silo_of, seed), DeviceTruth.permute(self, seed)
+        batches = [replace(batch, nodes=swap[batch.nodes], receptive=swap[batch.receptive]) for batch in self.batches]
         return replace(moved, batches=tuple(batches))
 
 
@@ -185,7 +185,7 @@ class UpdateTruth(Truth):
 
     updates: Mapping[int, NDArray[Any]]
 
-    def permuted(self, seed: int) -> UpdateTruth:  # noqa: ARG002  # clients move on by one
+    def permute(self, seed: int) -> UpdateTruth:  # noqa: ARG002  # clients move on by one
         """Every client's updates at the next client."""
         return UpdateTruth(_each(self.updates, moved_on))
 
@@ -208,7 +208,7 @@ class ProxyTruth(Truth):
     added: Floats
     sizes: Ids
 
-    def permuted(self, seed: int) -> ProxyTruth:  # noqa: ARG002  # clients move on by one
+    def permute(self, seed: int) -> ProxyTruth:  # noqa: ARG002  # clients move on by one
         """Every client's nodes at the next client."""
         return ProxyTruth(moved_on(self.labelled), moved_on(self.singles), moved_on(self.added), self.sizes)
 
@@ -229,10 +229,10 @@ class VirtualNodeTruth(Truth):
     label_shares: Floats | None = None
     population: Floats | None = None
 
-    def permuted(self, seed: int) -> VirtualNodeTruth:  # noqa: ARG002  # clients and labels move on by one
+    def permute(self, seed: int) -> VirtualNodeTruth:  # noqa: ARG002  # clients and labels move on by one
         """Every client's secrets at the next client, and every label's share at the next label."""
         secrets = (self.clients, self.label_shares, self.population)
-        return VirtualNodeTruth(*(None if each is None else moved_on(each) for each in secrets))  # type: ignore[arg-type]  # clients are there
+        return VirtualNodeTruth(*(None if secret is None else moved_on(secret) for secret in secrets))  # type: ignore[arg-type]  # clients are there
 
 
 def moved_on(rows: NDArray[Any]) -> NDArray[Any]:
@@ -269,8 +269,8 @@ def _tags(transcript: Transcript) -> Ids:
     if not first:
         return np.empty((0, 3), dtype=np.int64)
     owners = np.concatenate([transcript.parties.index_of(b.senders, Role.DEVICE) for b in first])
-    found: Ids = np.unique(np.column_stack([owners, np.concatenate([b["tag"] for b in first])]), axis=0)
-    return found
+    tags: Ids = np.unique(np.column_stack([owners, np.concatenate([b["tag"] for b in first])]), axis=0)
+    return tags
 
 
 def _input_rows(transcript: Transcript) -> dict[int, NDArray[Any]]:

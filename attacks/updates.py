@@ -39,22 +39,22 @@ def vectors_of(view: View, fits: Callable[[int], bool] = bool) -> dict[int, tupl
     Returns:
         Indices of the senders int64 [k], and float64 [k, P].
     """
-    found: dict[int, list[tuple[Ids, Floats]]] = {}
-    for batch in sorted(view.messages(Phase.VECTORS), key=lambda each: each.step.round):
+    result: dict[int, list[tuple[Ids, Floats]]] = {}
+    for batch in sorted(view.messages(Phase.VECTORS), key=lambda message: message.step.round):
         rows = np.asarray(batch.payload, dtype=np.float64).reshape(len(batch.senders), -1)
         if len(rows) and not batch.step.evaluation and fits(rows.shape[1]):
-            found.setdefault(batch.step.round, []).append((view.parties.index_of(batch.senders, Role.SILO), rows))
+            result.setdefault(batch.step.round, []).append((view.parties.index_of(batch.senders, Role.SILO), rows))
     return {
         number: (np.concatenate([clients for clients, _ in parts]), np.concatenate([rows for _, rows in parts]))
-        for number, parts in found.items()
+        for number, parts in result.items()
     }
 
 
 def sums_of(view: View) -> dict[int, Floats]:
     """The sums that the server notes, float64 [1, P] by round in ascending order, without those that score a model."""
     noted = [rows for rows in view.own(SERVER_SUM) if not rows.step.evaluation]
-    found = {rows.step.round: np.asarray(rows.values, dtype=np.float64) for rows in noted}
-    return dict(sorted(found.items()))
+    result = {rows.step.round: np.asarray(rows.values, dtype=np.float64) for rows in noted}
+    return dict(sorted(result.items()))
 
 
 def participants_of(view: View, number: int) -> Ids:

@@ -13,8 +13,8 @@ from benchmarks.measure import PARTS, as_json, bench, describe, rows_of
 from fgl_secure.cli.output import BAD_INPUT, INTERRUPTED, OK, say
 from fgl_secure.cli.parser import Parser
 from fgl_secure.errors import FglSecureError
-from fgl_secure.ledger import Ledger
-from fgl_secure.progress import Runs, complain, shown
+from fgl_secure.ledger import RunLedger
+from fgl_secure.progress import Runs, complain, show_progress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -48,8 +48,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _measure(chosen: argparse.Namespace, words: Sequence[str]) -> None:
-    ledger = Ledger(chosen.runs)
-    with shown(quiet=chosen.quiet) as phases:
+    ledger = RunLedger(chosen.runs)
+    with show_progress(quiet=chosen.quiet) as phases:
         machine, report = bench(chosen.part, ledger, Runs(phases, lambda entry: rows_of(entry.found)))
     if chosen.json:
         command = shlex.join(["python", "-m", "benchmarks", *words])

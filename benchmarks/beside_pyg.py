@@ -33,9 +33,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="of partition, split and weights")
     parser.add_argument("--data-root", type=Path, default=None, help="folder of raw data sets")
     chosen = parser.parse_args()
-    found: dict[str, dict[str, list[float]]] = {}
+    result: dict[str, dict[str, list[float]]] = {}
     for backbone, layer in LAYERS.items():
-        ways = found.setdefault(backbone, {"silos": [], "one silo": [], "PyG": []})
+        ways = result.setdefault(backbone, {"silos": [], "one silo": [], "PyG": []})
         for seed in range(chosen.seeds):
             data = Data(chosen.dataset, silos=chosen.silos, root=chosen.data_root)
             (subject,) = HiFGL(backbone=backbone).plan(data, ("plaintext",), seed=seed).subjects
@@ -45,29 +45,29 @@ def main() -> None:
             ways["silos"].append(cast(float, subject.train().accuracy.test))
             ways["one silo"].append(cast(float, whole.accuracy.test))
             ways["PyG"].append(plain(prepared, layer, seed))
-    print(json.dumps(found))
+    print(json.dumps(result))
 
 
 def plain(prepared: HiFGLSubject, layer: Callable[[int, int], Any], seed: int) -> float:
     """The accuracy of two layers of PyG on test nodes, in the round that is the best one on validation nodes."""
     graph, preset = prepared.graph, prepared.preset
     torch.manual_seed(seed)
-    x, labels, edges = (torch.tensor(each) for each in (graph.features, graph.labels, graph.edges))
+    x, labels, edges = (torch.tensor(item) for item in (graph.features, graph.labels, graph.edges))
     train, validation, test = (
-        torch.tensor(each) for each in (graph.train_mask, graph.validation_mask, graph.test_mask)
+        torch.tensor(item) for item in (graph.train_mask, graph.validation_mask, graph.test_mask)
     )
     layers = torch.nn.ModuleList([layer(x.shape[1], preset.hidden), layer(preset.hidden, graph.num_classes)])
-    optimiser, found = torch.optim.Adam(layers.parameters(), lr=preset.learning_rate), list[tuple[float, int, float]]()
+    optimiser, result = torch.optim.Adam(layers.parameters(), lr=preset.learning_rate), list[tuple[float, int, float]]()
     for number in range(preset.epochs + 1):
         logits = layers[1](torch.relu(layers[0](x, edges)), edges)
         right = (logits.argmax(1) == labels).double()
-        found.append((float(right[validation].mean()), -number, float(right[test].mean())))
+        result.append((float(right[validation].mean()), -number, float(right[test].mean())))
         optimiser.zero_grad()
         functional.cross_entropy(logits[train], labels[train]).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         if (number + 1) % preset.decay_every == 0:
             optimiser.param_groups[0]["lr"] *= preset.decay
-    return max(found)[-1]
+    return max(result)[-1]
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.ckks_rows import RowVectors
-from benchmarks.pieces import COPY, Part, Piece, copied
-from benchmarks.timing import Figure, Side, Timing, measure
+from benchmarks.pieces import COPY, BenchPart, Piece, measure_copy
+from benchmarks.timing import BoundedFigure, BoundSide, Timing, measure
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks import ReceiverKey, RunningSums
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
@@ -50,13 +50,13 @@ class _Way:
 
 def _pieces() -> dict[str, Callable[[], Piece]]:
     """Single ciphertexts, then whole sums."""
-    return {COPY: copied(), "single ciphertexts": lambda: Piece(tuple(_single_ciphertexts())), "sums": _sums}
+    return {COPY: measure_copy(), "single ciphertexts": lambda: Piece(tuple(_single_ciphertexts())), "sums": _sums}
 
 
 def _sums() -> Piece:
     terms = _terms()
     ways = {"sketch": _sketch(terms), "dense": _dense(terms), "rows": _rows(terms), "plain": _plain(terms)}
-    return Piece(tuple(map(_told, ways.values())), tuple(_figures(ways["sketch"], ways["dense"], ways["rows"])))
+    return Piece(tuple(map(_label_timing, ways.values())), tuple(_figures(ways["sketch"], ways["dense"], ways["rows"])))
 
 
 def _terms() -> Integers:
@@ -83,7 +83,7 @@ def _sketch(terms: Integers) -> _Way:
         _check(values, terms.sum(axis=0)[rows, columns])
         return sent
 
-    return _measured(work, f"a sketch of {plan.length:,} integers")
+    return _measure_scheme(work, f"a sketch of {plan.length:,} integers")
 
 
 def _dense(terms: Integers) -> _Way:
@@ -92,7 +92,7 @@ def _dense(terms: Integers) -> _Way:
         _check(total, terms.sum(axis=0).reshape(-1))
         return sent
 
-    return _measured(work, "dense, packed")
+    return _measure_scheme(work, "dense, packed")
 
 
 def _rows(terms: Integers) -> _Way:
@@ -108,7 +108,7 @@ def _rows(terms: Integers) -> _Way:
             sent += sum(map(len, made)) + len(total)
         return sent
 
-    way, factor = _measured(work, f"one TenSEAL vector a row, from {SAMPLED_ROWS} rows"), SHAPE[0] / SAMPLED_ROWS
+    way, factor = _measure_scheme(work, f"one TenSEAL vector a row, from {SAMPLED_ROWS} rows"), SHAPE[0] / SAMPLED_ROWS
     timing = replace(
         way.timing,
         median=way.timing.median * factor,
@@ -125,7 +125,7 @@ def _plain(terms: Integers) -> _Way:
     def work() -> int:
         return int(terms.sum(axis=0).nbytes) + terms.nbytes
 
-    return _measured(work, "integers in the clear")
+    return _measure_scheme(work, "integers in the clear")
 
 
 def _under_ckks(vectors: Integers, bound: int) -> tuple[Integers, int]:
@@ -137,11 +137,11 @@ def _under_ckks(vectors: Integers, bound: int) -> tuple[Integers, int]:
     return total, sum(batch.bytes for batch in channel.transcript.messages)
 
 
-def _check(found: Integers, expected: Integers) -> None:
-    assert (found == expected).all()
+def _check(result: Integers, expected: Integers) -> None:
+    assert (result == expected).all()
 
 
-def _measured(work: Callable[[], int], name: str) -> _Way:
+def _measure_scheme(work: Callable[[], int], name: str) -> _Way:
     label = f"sum of {TERMS} terms of {SHAPE[0]} x {SHAPE[1]}: {name}"
     sent: list[int] = []
     timing = measure(lambda: sent.append(work()), label, repeats=2)
@@ -157,13 +157,13 @@ def _peak(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def _told(way: _Way) -> Timing:
+def _label_timing(way: _Way) -> Timing:
     """The timing with bytes and memory in its name."""
     told = f"{way.sent / 1e6:.1f} MB sent, {way.peak / 1e6:.1f} MB held at most"
     return replace(way.timing, name=f"{way.timing.name}: {told}")
 
 
-def _added(key: ReceiverKey, ciphertexts: list[bytes]) -> list[bytes]:
+def _add_ciphertexts(key: ReceiverKey, ciphertexts: list[bytes]) -> list[bytes]:
     sums = RunningSums(key.public, 1)
     for data in ciphertexts:
         sums.add([data])
@@ -177,7 +177,7 @@ def _single_ciphertexts() -> Iterator[Timing]:
     made = key.public.encrypt(vector) * TERMS
     count, label = parameters.entries, f"ciphertext of {parameters.entries:,} entries"
     yield measure(lambda: key.public.encrypt(vector), f"encrypt a {label}", repeats=15, items=count)
-    yield measure(lambda: _added(key, made), f"add {TERMS} such ciphertexts", repeats=9, items=TERMS * count)
+    yield measure(lambda: _add_ciphertexts(key, made), f"add {TERMS} such ciphertexts", repeats=9, items=TERMS * count)
     yield measure(lambda: key.decrypt(made[:1], count), "decrypt such a ciphertext", repeats=9, items=count)
     rows, row = RowVectors(), [1.0] * SHAPE[1]
     theirs = [rows.encrypt(row)] * TERMS
@@ -186,15 +186,15 @@ def _single_ciphertexts() -> Iterator[Timing]:
     yield measure(lambda: rows.decrypt(theirs[0]), "decrypt a TenSEAL vector", repeats=9, items=SHAPE[1])
 
 
-def _figures(sketch: _Way, dense: _Way, rows: _Way) -> Iterator[Figure]:
+def _figures(sketch: _Way, dense: _Way, rows: _Way) -> Iterator[BoundedFigure]:
     from_sample = f"extrapolated from {SAMPLED_ROWS} of {SHAPE[0]} rows"
     for name, way in (("sketch", sketch), ("dense packing", dense)):
-        yield Figure(f"{name}: bytes of one TenSEAL vector a row over ours", rows.sent / way.sent, Side.AT_LEAST,
+        yield BoundedFigure(f"{name}: bytes of one TenSEAL vector a row over ours", rows.sent / way.sent, BoundSide.AT_LEAST,
                      BYTES_BOUND, basis=f"{from_sample}; keys included")  # fmt: skip
-    yield Figure("sketch: time of one TenSEAL vector a row over ours", rows.timing.median / sketch.timing.median,
-                 Side.AT_LEAST, TIME_BOUND, basis=f"{from_sample}; all parties' work, one after the other")  # fmt: skip
-    yield Figure("dense packing: time over the sketch's", dense.timing.median / sketch.timing.median, Side.AT_LEAST, 1,
+    yield BoundedFigure("sketch: time of one TenSEAL vector a row over ours", rows.timing.median / sketch.timing.median,
+                 BoundSide.AT_LEAST, TIME_BOUND, basis=f"{from_sample}; all parties' work, one after the other")  # fmt: skip
+    yield BoundedFigure("dense packing: time over the sketch's", dense.timing.median / sketch.timing.median, BoundSide.AT_LEAST, 1,
                  "a sketch of full rows is longer than the rows")  # fmt: skip
 
 
-PART = Part(_pieces)
+PART = BenchPart(_pieces)

@@ -46,5 +46,5 @@ class RowVectors:
 
     def decrypt(self, total: bytes) -> list[float]:
         """The receiver's row, approximately."""
-        found: list[float] = tenseal.ckks_vector_from(self._private, total).decrypt()
-        return found
+        result: list[float] = tenseal.ckks_vector_from(self._private, total).decrypt()
+        return result

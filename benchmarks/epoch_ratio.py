@@ -44,12 +44,12 @@ def main() -> None:
     method = HiFGL(backbone=chosen.backbone, epochs=chosen.epochs)
     plan = method.plan(data, (chosen.scheme, BASELINE), seed=chosen.seed, device=chosen.device)
     prepared = cast(HiFGLSubject, plan.subjects[0])
-    secured, clear = (_silos(cast(HiFGLSubject, each)) for each in plan.subjects)
+    secured, clear = (_silos(cast(HiFGLSubject, subject)) for subject in plan.subjects)
     works = {chosen.scheme: secured.round, BASELINE: clear.round, PYG: plain_epoch(prepared, prepared.device)}
     seconds = np.array([[seconds_of(work, n) for work in works.values()] for n in range(chosen.epochs)])
     report = {
         "dataset": prepared.graph.graph.name,
-        "device": _named(prepared.device),
+        "device": _device_name(prepared.device),
         "devices": prepared.graph.num_devices,
         "messages_per_layer": int(prepared.heard.edges.shape[1]),
         "epochs": chosen.epochs,
@@ -66,15 +66,15 @@ def main() -> None:
 
 def _quartiles(ratios: NDArray[np.float64]) -> list[float]:
     """Lower, median and upper."""
-    return [round(float(each), 3) for each in np.quantile(ratios, (0.25, 0.5, 0.75))]
+    return [round(float(item), 3) for item in np.quantile(ratios, (0.25, 0.5, 0.75))]
 
 
-def _named(device: torch.device) -> str:
+def _device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name() if device.type == "cuda" else device.type
 
 
 def _silos(subject: HiFGLSubject) -> OneProcess:
-    return subject.job.opened(subject.job.channel(SystemCoins()))
+    return subject.job.open(subject.job.channel(SystemCoins()))
 
 
 def _accuracy(silos: OneProcess, number: int) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pieces import COPY, Part, Piece, copied
+from benchmarks.pieces import COPY, BenchPart, Piece, measure_copy
 from benchmarks.timing import Timing, galois_field, measure, on_devices, random_elements
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61, FixedPoint, PrimeField, Segments
 from fgl_secure.coins import SystemCoins
@@ -24,7 +24,7 @@ Binary = Callable[[Any, Any], Any]
 
 def _pieces() -> dict[str, Callable[[], Piece]]:
     """Both production fields on every device, and galois on the CPU."""
-    return {COPY: copied(3 * 4 * LENGTH)} | {MODULI[modulus]: partial(_field, modulus) for modulus in MODULI}
+    return {COPY: measure_copy(3 * 4 * LENGTH)} | {MODULI[modulus]: partial(_field, modulus) for modulus in MODULI}
 
 
 def _field(modulus: int) -> Piece:
@@ -85,4 +85,4 @@ def _call(function: Callable[..., Any], *operands: Any) -> Callable[[], object]:
     return lambda: function(*operands)
 
 
-PART = Part(_pieces)
+PART = BenchPart(_pieces)

@@ -10,15 +10,15 @@ from typing import cast
 import numpy as np
 import torch
 
-from benchmarks.pieces import COPY, Part, Piece, copied
+from benchmarks.pieces import COPY, BenchPart, Piece, measure_copy
 from benchmarks.secmp import CLEAR, DATASETS, ONCE, Round, plain_epoch, seconds_of
-from benchmarks.timing import Figure, Side, Timing, measure
+from benchmarks.timing import BoundedFigure, BoundSide, Timing, measure
 from fgl_secure.algebra.residues import Remainders
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import HiFGL
 from fgl_secure.methods.hifgl.program import silos_of
-from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCode
+from fgl_secure.protocols.coded_products import CodedProducts, OuterProduct, ProductCode, ProductLayout
 from fgl_secure.protocols.coded_products.code import relay_products
 from fgl_secure.protocols.topology import MEMBERS
 from fgl_secure.runtime import Channel, Phase
@@ -33,15 +33,17 @@ ROWS = "relay-coded[k_min=1,graph-shown]"
 
 def _pieces() -> dict[str, Callable[[], Piece]]:
     """Every data set that is there, at hidden width 64 and T = 1, with GCN."""
-    return {COPY: copied()} | {dataset: partial(_dataset, dataset) for dataset in DATASETS}
+    return {COPY: measure_copy()} | {dataset: partial(_dataset, dataset) for dataset in DATASETS}
 
 
 def _dataset(dataset: str) -> Piece:
     try:
-        runs = {name: _prepared(dataset, *choice) for name, choice in CASES.items()}
+        runs = {name: _prepare_subject(dataset, *choice) for name, choice in CASES.items()}
     except DataNotFoundError:
-        return Piece((), (Figure(f"{dataset}: coded over dense epoch", None, Side.AT_MOST, DENSE_BOUND, "no data"),))
-    return _measured(runs)
+        return Piece(
+            (), (BoundedFigure(f"{dataset}: coded over dense epoch", None, BoundSide.AT_MOST, DENSE_BOUND, "no data"),)
+        )
+    return _measure_runs(runs)
 
 
 CASES = {
@@ -59,15 +61,15 @@ COUNTED = {
 """What of an epoch is counted and not done, by case."""
 
 
-def _prepared(dataset: str, gradients: str, schemes: str) -> HiFGLSubject:
+def _prepare_subject(dataset: str, gradients: str, schemes: str) -> HiFGLSubject:
     (subject,) = HiFGL(gradients=gradients).plan(dataset, (schemes,)).subjects
     return cast(HiFGLSubject, subject)
 
 
-def _measured(runs: dict[str, HiFGLSubject]) -> Piece:
+def _measure_runs(runs: dict[str, HiFGLSubject]) -> Piece:
     prepared = next(iter(runs.values()))
     name, seconds, timings = prepared.graph.graph.name, dict[str, list[float]](), list[Timing]()
-    works = {case: _epoch(each, each.schemes) for case, each in runs.items()}
+    works = {case: _epoch(item, item.schemes) for case, item in runs.items()}
     epochs = {"plain PyG": plain_epoch(prepared)} | {case: work for case, (work, _) in works.items()}
     for case, work in epochs.items():
         first, counted = [seconds_of(work, 0)], COUNTED.get(case, "")
@@ -78,24 +80,28 @@ def _measured(runs: dict[str, HiFGLSubject]) -> Piece:
     scheme = prepared.schemes[MEMBERS]
     assert isinstance(scheme, CodedProducts), "gradients are coded"
     timings.append(_relay(prepared, scheme))
-    medians = {case: statistics.median(each) for case, each in seconds.items()}
+    medians = {case: statistics.median(item) for case, item in seconds.items()}
     everything = "all parties' work in one process: three relays, and every device's shares and masks"
     coded, dense, plain = (medians[case] for case in ("coded gradients", "dense gradients", "plain PyG"))
     counted = COUNTED["coded gradients"]
     figures = [
-        Figure(f"{name}: coded over dense epoch", coded / dense, Side.AT_MOST, DENSE_BOUND, everything, counted),
-        Figure(f"{name}: coded over plain PyG's epoch", coded / plain, Side.AT_MOST, 3.0, everything, counted),
+        BoundedFigure(
+            f"{name}: coded over dense epoch", coded / dense, BoundSide.AT_MOST, DENSE_BOUND, everything, counted
+        ),
+        BoundedFigure(
+            f"{name}: coded over plain PyG's epoch", coded / plain, BoundSide.AT_MOST, 3.0, everything, counted
+        ),
     ]
-    return Piece(tuple(timings), (*figures, *_sent(prepared, works["coded gradients"][1])))
+    return Piece(tuple(timings), (*figures, *_traffic_figures(prepared, works["coded gradients"][1])))
 
 
 def _epoch(prepared: HiFGLSubject, schemes: Assignment) -> tuple[Round, Channel]:
     job = silos_of(prepared.graph, schemes, prepared.preset, device=torch.device("cpu"))
     channel = job.channel()
-    return job.opened(channel).round, channel
+    return job.open(channel).round, channel
 
 
-def _sent(prepared: HiFGLSubject, channel: Channel) -> list[Figure]:
+def _traffic_figures(prepared: HiFGLSubject, channel: Channel) -> list[BoundedFigure]:
     """Numbers of the first layer that a device shares, and bytes that it sends each round, against a dense gradient."""
     features, hidden, *_ = prepared.preset.widths(prepared.graph.graph.num_features, prepared.graph.num_classes)
     name, dense = prepared.graph.graph.name, features * hidden
@@ -103,10 +109,10 @@ def _sent(prepared: HiFGLSubject, channel: Channel) -> list[Figure]:
     devices = prepared.graph.num_devices
     sent = {r: sum(b.bytes for b in shares if b.step.round == r) // devices for r in (0, 1)}
     return [
-        Figure(
+        BoundedFigure(
             f"{name}: numbers of the first layer that a device shares, over {dense:,}",
             (features + hidden) / dense,
-            Side.AT_MOST,
+            BoundSide.AT_MOST,
             NUMBERS_BOUND,
             basis=f"{features + hidden:,} in the first round and {hidden} in others; a device sends relays "
             f"{sent[0]:,} bytes of all layers in the first round and {sent[1]:,} in others",
@@ -118,8 +124,8 @@ def _relay(prepared: HiFGLSubject, scheme: CodedProducts) -> Timing:
     """One relay's multiplications of the first layer in a round, for all silos."""
     features, hidden, *_ = prepared.preset.widths(prepared.graph.graph.num_features, prepared.graph.num_classes)
     sizes = np.bincount(prepared.graph.silo_of).tolist()
-    product = Product(1, features, hidden, static=True, left_bits=prepared.graph.graph.feature_bits)
-    layout = Layout((product,))
+    product = OuterProduct(1, features, hidden, static=True, left_bits=prepared.graph.graph.feature_bits)
+    layout = ProductLayout((product,))
     code = ProductCode.for_sums(
         left=scheme.left, right=scheme.right, terms=max(sizes), product=scheme.product, primes=scheme.primes
     ).of(product)
@@ -138,4 +144,4 @@ def _shares(modulus: int, rows: int, width: int) -> Remainders:
     return np.random.default_rng(rows).integers(-half, half, (rows, width), endpoint=True).astype(np.int8)
 
 
-PART = Part(_pieces)
+PART = BenchPart(_pieces)

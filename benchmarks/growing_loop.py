@@ -50,7 +50,7 @@ CLIENTS, DRAWN, EPOCHS, HIDDEN = 10, 5, 3, 64
 LARGE = 2.0**40
 
 
-class Network(nn.Module):
+class GrowingNetwork(nn.Module):
     """Two graph convolutions with a batch norm, and a buffer that grows."""
 
     def __init__(self, features: int, classes: int) -> None:
@@ -70,7 +70,7 @@ class Network(nn.Module):
         return out
 
 
-class Client:
+class LoopClient:
     """A silo's nodes with the edges between them: a fifth to train on, two fifths each to validate and to test on."""
 
     def __init__(self, graph: Any, owner: torch.Tensor, index: int) -> None:
@@ -84,7 +84,7 @@ class Client:
         self.masks = [fifth == 0, (fifth == 1) | (fifth == 2), fifth > 2]
         self.num_samples = len(self.y)
 
-    def trained(self, model: Network, start: State) -> State:
+    def train(self, model: GrowingNetwork, start: State) -> State:
         """The state after local epochs."""
         model.load_state_dict(start)
         model.train()
@@ -101,7 +101,7 @@ class Client:
         return {name: value.clone() for name, value in model.state_dict().items()}
 
     @torch.no_grad()
-    def evaluated(self, model: Network) -> float:
+    def evaluate(self, model: GrowingNetwork) -> float:
         """Accuracy on the test nodes, found beside all that OpenFGL finds."""
         model.eval()
         scores, accuracy = model(self.x, self.edges), 0.0
@@ -125,10 +125,10 @@ def plain(states: Sequence[State], weights: Sequence[int], dtype: torch.dtype = 
 class Loop:
     """Rounds of training, evaluation included, and the seconds and the processor's seconds that they have taken."""
 
-    def __init__(self, clients: Sequence[Client], classes: int, mean: Mean, seed: int) -> None:
+    def __init__(self, clients: Sequence[LoopClient], classes: int, mean: Mean, seed: int) -> None:
         torch.manual_seed(seed)
         self._clients, self._mean, self._seed = clients, mean, seed
-        self._draw, self._model = torch.Generator().manual_seed(seed), Network(clients[0].x.shape[1], classes)
+        self._draw, self._model = torch.Generator().manual_seed(seed), GrowingNetwork(clients[0].x.shape[1], classes)
         self.state: State = {name: value.clone() for name, value in self._model.state_dict().items()}
         self.rounds, self.seconds, self.processor, self.accuracy = 0, 0.0, 0.0, 0.0
 
@@ -137,11 +137,11 @@ class Loop:
         torch.manual_seed(2**32 * self._seed + self.rounds)
         start, used, clients, model = time.perf_counter(), time.process_time(), self._clients, self._model
         drawn = sorted(torch.randperm(len(clients), generator=self._draw)[:DRAWN].tolist())
-        states = [clients[index].trained(model, self.state) for index in drawn]
+        states = [clients[index].train(model, self.state) for index in drawn]
         self.state = self._mean(states, [clients[index].num_samples for index in drawn])
         model.load_state_dict(self.state)
         nodes = sum(client.num_samples for client in clients)
-        self.accuracy = sum(client.evaluated(model) * client.num_samples for client in clients) / nodes
+        self.accuracy = sum(client.evaluate(model) * client.num_samples for client in clients) / nodes
         self.rounds, self.seconds = self.rounds + 1, self.seconds + time.perf_counter() - start
         self.processor += time.process_time() - used
 
@@ -159,7 +159,7 @@ def main() -> None:
     chosen = parser.parse_args()
     graph = load("Cora", chosen.data_root)
     owner = torch.tensor(partition("louvain-delta", graph, CLIENTS, 0))
-    clients, classes = [Client(graph, owner, index) for index in range(CLIENTS)], int(graph.labels.max()) + 1
+    clients, classes = [LoopClient(graph, owner, index) for index in range(CLIENTS)], int(graph.labels.max()) + 1
     loops: dict[str, list[Loop]] = {}
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", PrecisionWarning)
@@ -168,12 +168,12 @@ def main() -> None:
             means = _means(chosen.scheme, control=chosen.control)
             for name, loop in _run(clients, classes, means, seed, chosen.rounds).items():
                 loops.setdefault(name, []).append(loop)
-    seconds = {name: [round(loop.seconds, 2) for loop in found] for name, found in loops.items()}
-    accuracies = {name: [round(loop.accuracy, 4) for loop in found] for name, found in loops.items()}
+    seconds = {name: [round(loop.seconds, 2) for loop in result] for name, result in loops.items()}
+    accuracies = {name: [round(loop.accuracy, 4) for loop in result] for name, result in loops.items()}
     pairs = list(zip(loops["plain"], loops["secured"], strict=True))
-    found = {
+    result = {
         "threads": {"torch": torch.get_num_threads(), "loops": most()},
-        "grows to": {name: float(found[0].state["grows"][0]) for name, found in loops.items()},
+        "grows to": {name: float(result[0].state["grows"][0]) for name, result in loops.items()},
         "warnings": (len(warned), str(warned[0].message) if warned else ""),
         "accuracy": accuracies,
         "differences": _differences(accuracies),
@@ -181,7 +181,7 @@ def main() -> None:
         "ratio": round(statistics.median(b.seconds / a.seconds for a, b in pairs), 3),
         "ratio of processor time": round(statistics.median(b.processor / a.processor for a, b in pairs), 3),
     }
-    print(json.dumps(found, indent=1))
+    print(json.dumps(result, indent=1))
 
 
 def _means(scheme: str, *, control: bool) -> dict[str, Mean]:
@@ -190,7 +190,9 @@ def _means(scheme: str, *, control: bool) -> dict[str, Mean]:
     return {**means, "plain in float32": partial(plain, dtype=torch.float32)} if control else means
 
 
-def _run(clients: Sequence[Client], classes: int, means: dict[str, Mean], seed: int, rounds: int) -> dict[str, Loop]:
+def _run(
+    clients: Sequence[LoopClient], classes: int, means: dict[str, Mean], seed: int, rounds: int
+) -> dict[str, Loop]:
     """All loops, a round of each in turns, so that whatever else the machine does slows all of them."""
     loops = {name: Loop(clients, classes, mean, seed) for name, mean in means.items()}
     for _ in range(rounds):
@@ -201,13 +203,16 @@ def _run(clients: Sequence[Client], classes: int, means: dict[str, Mean], seed: 
 
 def _differences(accuracies: dict[str, list[float]]) -> dict[str, dict[str, float]]:
     """How much more accurate each loop is than the plain one: mean, deviation over seeds, and the mean's error."""
-    found = {}
-    for name, each in accuracies.items():
-        off = [b - a for a, b in zip(accuracies["plain"], each, strict=True)]
+    differences = {}
+    for name, accuracy in accuracies.items():
+        off = [b - a for a, b in zip(accuracies["plain"], accuracy, strict=True)]
         spread = statistics.stdev(off) if len(off) > 1 else 0.0  # of one seed there is none
         figures = {"mean": statistics.mean(off), "deviation": spread, "error": spread / math.sqrt(len(off))}
-        found[name] = {"accuracy": round(statistics.mean(each), 4), **{k: round(v, 4) for k, v in figures.items()}}
-    return found
+        differences[name] = {
+            "accuracy": round(statistics.mean(accuracy), 4),
+            **{k: round(v, 4) for k, v in figures.items()},
+        }
+    return differences
 
 
 if __name__ == "__main__":

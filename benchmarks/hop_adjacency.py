@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 
 from benchmarks.ckks_rows import SLOTS, RowVectors
-from benchmarks.pieces import COPY, Part, Piece, Pieces, copied
-from benchmarks.timing import Figure, Side, Timing
+from benchmarks.pieces import COPY, BenchPart, Piece, Pieces, measure_copy
+from benchmarks.timing import BoundedFigure, BoundSide, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.graph import FederatedGraph, SplitMasks, load, partition
@@ -50,7 +50,7 @@ TIME_BOUND, BYTES_BOUND, GROWTH_BOUND = 10.0, 10.0, 1.3
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ExchangeCost:
     """What an exchange took, all parties' work together.
 
     Attributes:
@@ -71,23 +71,23 @@ class Cost:
 
 def _pieces() -> dict[str, Callable[[], Piece]]:
     """Every data set that is there; others are left out, and named where a figure wants them."""
-    return {COPY: copied()} | {name: partial(_dataset, name) for name in DATASETS}
+    return {COPY: measure_copy()} | {name: partial(_dataset, name) for name in DATASETS}
 
 
 def _dataset(name: str) -> Piece:
     try:
-        held = _held(name)
+        held = _graph_without_training(name)
     except DataNotFoundError:
         return Piece()
     ways = _ways(held, HOPS.get(name, 3))
-    costs = {way: _measured(held, scheme, make, hops) for way, (scheme, make, hops) in ways.items()}
+    costs = {way: _measure_hops(held, scheme, make, hops) for way, (scheme, make, hops) in ways.items()}
     costs[ROW_BY_ROW] = _row_by_row(held)
     counted = {ROW_BY_ROW: f"all rows but {SAMPLED_ROWS}"}
     timings = tuple(_timing(f"{name}, {way}", cost, counted.get(way, "")) for way, cost in costs.items())
     return Piece(timings, costs={"nodes": held.num_devices} | {way: asdict(cost) for way, cost in costs.items()})
 
 
-def _held(name: str) -> FederatedGraph:
+def _graph_without_training(name: str) -> FederatedGraph:
     """A data set whose clients only exchange: none of its nodes trains anything."""
     graph = load(name)
     everyone = np.ones(graph.num_nodes, dtype=np.bool_)
@@ -98,14 +98,14 @@ def _held(name: str) -> FederatedGraph:
 Make = Callable[[Collectives], TermSums]
 
 
-def _ways(held: FederatedGraph, hops: int) -> Mapping[str, tuple[Scheme, Make, int]]:
+def _ways(graph: FederatedGraph, hops: int) -> Mapping[str, tuple[Scheme, Make, int]]:
     most = SETTINGS.most_a_row(CLIENTS)
     ways: dict[str, tuple[Scheme, Make, int]] = {
         SKETCHES: (Ckks(), lambda talk: SummedTerms(talk, most), hops),
         "pairwise masking, sketches": (PairwiseMasking(), lambda talk: SummedTerms(talk, most), hops),
         "in the clear": (Plaintext(), ClearTerms, hops),
     }
-    if held.num_devices <= DENSE_NODES:
+    if graph.num_devices <= DENSE_NODES:
         ways["ckks, dense"] = (Ckks(), lambda talk: SummedTerms(talk, dense=True), DENSE_HOPS)
     return ways
 
@@ -143,10 +143,10 @@ class Exchanging(Program):
         return {}
 
 
-def _measured(held: FederatedGraph, scheme: Scheme, make: Make, hops: int) -> Cost:
+def _measure_hops(graph: FederatedGraph, scheme: Scheme, make: Make, hops: int) -> ExchangeCost:
     """Runs hops 2 to `hops`, pruned as the paper does."""
-    channel = Channel(hierarchy_of(held), SystemCoins())
-    process = OneProcess(held, {CLIENTS_SUMS: scheme}, channel, lambda talk: Exchanging(talk, make))
+    channel = Channel(hierarchy_of(graph), SystemCoins())
+    process = OneProcess(graph, {CLIENTS_SUMS: scheme}, channel, lambda talk: Exchanging(talk, make))
     process.begin()
     marks = [(time.perf_counter(), channel.transcript.byte_count)]
     tracemalloc.start()
@@ -158,13 +158,13 @@ def _measured(held: FederatedGraph, scheme: Scheme, make: Make, hops: int) -> Co
     finally:
         tracemalloc.stop()
     times, sent = zip(*marks, strict=True)
-    return Cost(tuple(np.diff(times).tolist()), tuple(np.diff(sent).tolist()), peak)
+    return ExchangeCost(tuple(np.diff(times).tolist()), tuple(np.diff(sent).tolist()), peak)
 
 
-def _row_by_row(held: FederatedGraph) -> Cost:
+def _row_by_row(graph: FederatedGraph) -> ExchangeCost:
     """One hop as a first user would write it: every client encrypts its term row by row, empty rows included."""
-    n = held.num_devices
-    rows, values = RowVectors(), looped_adjacency(held.graph)[:SAMPLED_ROWS].toarray()
+    n = graph.num_devices
+    rows, values = RowVectors(), looped_adjacency(graph.graph)[:SAMPLED_ROWS].toarray()
     start, sent = time.perf_counter(), 0
     for row in values:
         for part in np.split(row, range(SLOTS, n, SLOTS)):  # of which TenSEAL would warn if they were one vector
@@ -174,10 +174,10 @@ def _row_by_row(held: FederatedGraph) -> Cost:
             sent += sum(map(len, terms)) + len(total)
     factor = n / SAMPLED_ROWS
     contexts = CLIENTS * CLIENTS * rows.context_bytes
-    return Cost(((time.perf_counter() - start) * factor,), (int(sent * factor) + contexts,), 0)
+    return ExchangeCost(((time.perf_counter() - start) * factor,), (int(sent * factor) + contexts,), 0)
 
 
-def _timing(name: str, cost: Cost, counted: str) -> Timing:
+def _timing(name: str, cost: ExchangeCost, counted: str) -> Timing:
     """The last hop stands for all: the first are cheaper, because rows are not full yet."""
     held = f", {cost.peak / 1e6:,.0f} MB held" if cost.peak else ""
     label = f"hop of {name}: {cost.sent[-1] / 1e6:,.1f} MB{held}"
@@ -185,38 +185,38 @@ def _timing(name: str, cost: Cost, counted: str) -> Timing:
     return Timing(label, "cpu", *known, counted=counted)
 
 
-def _figures(found: Pieces) -> Iterator[Figure]:
+def _figures(pieces: Pieces) -> Iterator[BoundedFigure]:
     for name in DATASETS:
-        packed, naive = _cost(found, name, SKETCHES), _cost(found, name, ROW_BY_ROW)
+        packed, naive = _cost(pieces, name, SKETCHES), _cost(pieces, name, ROW_BY_ROW)
         if packed is not None and naive is not None:
             per_hop = sum(packed.seconds) / len(packed.seconds), sum(packed.sent) / len(packed.sent)
-            basis = f"extrapolated from {SAMPLED_ROWS} of {found[name].costs['nodes']:,} rows"
-            yield Figure(f"{name}: seconds of one TenSEAL vector a row over sketches, mean of hops",
-                         naive.last / per_hop[0], Side.AT_LEAST, TIME_BOUND, basis=basis)  # fmt: skip
-            yield Figure(f"{name}: bytes of one TenSEAL vector a row over sketches, mean of hops",
-                         naive.sent[0] / per_hop[1], Side.AT_LEAST, BYTES_BOUND,
+            basis = f"extrapolated from {SAMPLED_ROWS} of {pieces[name].costs['nodes']:,} rows"
+            yield BoundedFigure(f"{name}: seconds of one TenSEAL vector a row over sketches, mean of hops",
+                         naive.last / per_hop[0], BoundSide.AT_LEAST, TIME_BOUND, basis=basis)  # fmt: skip
+            yield BoundedFigure(f"{name}: bytes of one TenSEAL vector a row over sketches, mean of hops",
+                         naive.sent[0] / per_hop[1], BoundSide.AT_LEAST, BYTES_BOUND,
                          basis=f"{basis}; keys included")  # fmt: skip
-    few, many = (_cost(found, name, SKETCHES) for name in GROWTH)
+    few, many = (_cost(pieces, name, SKETCHES) for name in GROWTH)
     for quantity, of in (("seconds", lambda cost: cost.last), ("bytes", lambda cost: float(cost.sent[-1]))):
         value = None
         if few is not None and many is not None:
-            nodes = [found[name].costs["nodes"] for name in GROWTH]
+            nodes = [pieces[name].costs["nodes"] for name in GROWTH]
             value = math.log(of(many) / of(few)) / math.log(nodes[1] / nodes[0])
-        yield Figure(
+        yield BoundedFigure(
             f"exponent of growth in n of a full hop's {quantity}, {GROWTH[0]} to {GROWTH[1]}",
             value,
-            Side.AT_MOST,
+            BoundSide.AT_MOST,
             GROWTH_BOUND,
             note="these data sets are not there" if value is None else "the room that receivers ask for",
         )
 
 
-def _cost(found: Pieces, name: str, way: str) -> Cost | None:
+def _cost(pieces: Pieces, name: str, way: str) -> ExchangeCost | None:
     """What an exchange took; None where the data set is not there."""
-    costs = found[name].costs if name in found else {}
+    costs = pieces[name].costs if name in pieces else {}
     if way not in costs:
         return None
-    return Cost(tuple(costs[way]["seconds"]), tuple(costs[way]["sent"]), costs[way]["peak"])
+    return ExchangeCost(tuple(costs[way]["seconds"]), tuple(costs[way]["sent"]), costs[way]["peak"])
 
 
-PART = Part(_pieces, _figures)
+PART = BenchPart(_pieces, _figures)

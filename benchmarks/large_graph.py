@@ -36,7 +36,7 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     rng, start = np.random.default_rng(0), time.perf_counter()
-    graph = _drawn(chosen.devices, chosen.messages, chosen.width, chosen.silos, rng)
+    graph = _draw_graph(chosen.devices, chosen.messages, chosen.width, chosen.silos, rng)
     subject, *_ = HiFGL(epochs=chosen.rounds).plan(graph, (chosen.scheme,), device="cpu").subjects
     times = [time.perf_counter()]
     made = times[0] - start, _gigabytes()
@@ -53,7 +53,7 @@ def main() -> None:
         "scheme": subject.name,
         "seconds_to_make_the_graph": made[0],
         "gigabytes_with_the_graph": made[1],
-        "seconds_of_rounds": [float(each) for each in np.diff(times)],
+        "seconds_of_rounds": [float(item) for item in np.diff(times)],
         "gigabytes_at_most": _gigabytes(),
         "messages": result.transcript.message_count,
         "bytes": result.transcript.byte_count,
@@ -61,7 +61,7 @@ def main() -> None:
     print(json.dumps(report, indent=2))
 
 
-def _drawn(devices: int, messages: int, width: int, silos: int, rng: np.random.Generator) -> FederatedGraph:
+def _draw_graph(devices: int, messages: int, width: int, silos: int, rng: np.random.Generator) -> FederatedGraph:
     one_way = rng.integers(0, devices, size=(2, messages // 2))
     edges = np.concatenate([one_way, one_way[::-1]], axis=1)
     features = rng.random((devices, width), dtype=np.float32)

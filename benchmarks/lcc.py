@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.pieces import Part, Piece
+from benchmarks.pieces import BenchPart, Piece
 from benchmarks.timing import (
-    Figure,
-    Side,
+    BoundedFigure,
+    BoundSide,
     Timing,
     copy_timing,
     galois_field,
@@ -68,8 +68,8 @@ def _narrow() -> Piece:
     figures = [
         _speedup("encode, masks drawn beforehand, against galois's fastest", drawn, best, 20, limit),
         _speedup("encode, masks drawn beforehand, against galois element by element", drawn, terms, 20, limit),
-        Figure("encode, masks drawn beforehand, time against a memory copy of the same bytes",
-               drawn.median / copy.median, Side.AT_MOST, 5, limit),
+        BoundedFigure("encode, masks drawn beforehand, time against a memory copy of the same bytes",
+               drawn.median / copy.median, BoundSide.AT_MOST, 5, limit),
         _speedup("encode, masks from SystemCoins, against galois's fastest", fresh, best, 8, drawing),
         _speedup("encode, masks from SystemCoins, against galois element by element", fresh, terms, 8,
                  drawing),
@@ -89,7 +89,7 @@ def _wide() -> Piece:
     name, products = "encode K + T = 32, N = 64, against galois a column", ours[0].multiply_adds / ours[0].median
     value = ours[0].items / ours[0].median / (theirs[0].items / theirs[0].median) if theirs else None
     note = f"limited by arithmetic: {products / 1e9:.2f} G multiply-adds/s" if theirs else NO_GALOIS
-    return Piece((*ours, *theirs), (Figure(name, value, Side.AT_LEAST, 40, note),))
+    return Piece((*ours, *theirs), (BoundedFigure(name, value, BoundSide.AT_LEAST, 40, note),))
 
 
 def _decoding() -> Piece:
@@ -108,7 +108,10 @@ def _decoding() -> Piece:
             timings.append(measure(work, f"{label}, {name}", device=device, repeats=5, moved=moved))
     ratio = timings[2].median / timings[0].median
     note = "limited by the pass that combines all coordinates"
-    return Piece(tuple(timings), (Figure("decode with 5 liars, time against no errors", ratio, Side.AT_MOST, 2, note),))
+    return Piece(
+        tuple(timings),
+        (BoundedFigure("decode with 5 liars, time against no errors", ratio, BoundSide.AT_MOST, 2, note),),
+    )
 
 
 def _growth() -> Iterator[Timing]:
@@ -163,9 +166,9 @@ def _galois_terms(code: LagrangeCode, stack: Any) -> Iterator[Timing]:
 NO_GALOIS = "galois is not installed"
 
 
-def _speedup(name: str, ours: Timing, theirs: Timing | None, bound: float, note: str) -> Figure:
+def _speedup(name: str, ours: Timing, theirs: Timing | None, bound: float, note: str) -> BoundedFigure:
     value = None if theirs is None else theirs.median / ours.median
-    return Figure(name, value, Side.AT_LEAST, bound, NO_GALOIS if theirs is None else note)
+    return BoundedFigure(name, value, BoundSide.AT_LEAST, bound, NO_GALOIS if theirs is None else note)
 
 
 def _limit(timing: Timing, copy: Timing) -> str:
@@ -176,4 +179,4 @@ def _limit(timing: Timing, copy: Timing) -> str:
     )
 
 
-PART = Part(_pieces)
+PART = BenchPart(_pieces)

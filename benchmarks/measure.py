@@ -21,11 +21,11 @@ from benchmarks import hop_adjacency as bench_hop_adjacency
 from benchmarks import lcc as bench_lcc
 from benchmarks import secagg as bench_secagg
 from benchmarks import secmp as bench_secmp
-from benchmarks.pieces import Part, Piece
-from benchmarks.timing import NOT_DONE, Report, Timing, line, verdict
-from fgl_secure.ledger import Ledger, Run, Watch, completed, provenance
+from benchmarks.pieces import BenchPart, Piece
+from benchmarks.timing import NOT_DONE, BenchReport, Timing, line, verdict
+from fgl_secure.ledger import Run, RunLedger, Watch, complete_runs, provenance
 
-PARTS: dict[str, Part] = {
+PARTS: dict[str, BenchPart] = {
     "field": bench_field.PART,
     "lcc": bench_lcc.PART,
     "secmp": bench_secmp.PART,
@@ -37,7 +37,7 @@ PARTS: dict[str, Part] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class HostMachine:
     """What was measured on.
 
     Attributes:
@@ -53,20 +53,20 @@ class Machine:
     galois: str | None
 
     @classmethod
-    def here(cls) -> Machine:
+    def here(cls) -> HostMachine:
         """This machine, now."""
         cuda = torch.cuda.get_device_name() if torch.cuda.is_available() else None
-        return cls(len(os.sched_getaffinity(0)), os.getloadavg()[0], cuda, _installed("galois"))
+        return cls(len(os.sched_getaffinity(0)), os.getloadavg()[0], cuda, _installed_version("galois"))
 
 
-def _installed(name: str) -> str | None:
+def _installed_version(name: str) -> str | None:
     try:
         return version(name)
     except PackageNotFoundError:
         return None
 
 
-def bench(part: str, ledger: Ledger | None = None, watch: Watch | None = None) -> tuple[Machine, Report]:
+def bench(part: str, ledger: RunLedger | None = None, watch: Watch | None = None) -> tuple[HostMachine, BenchReport]:
     """Measures one part.
 
     Args:
@@ -75,31 +75,31 @@ def bench(part: str, ledger: Ledger | None = None, watch: Watch | None = None) -
             whole, the part is measured again beside it.
         watch: is told of each piece.
     """
-    machine, ledger = Machine.here(), ledger or Ledger()
+    machine, ledger = HostMachine.here(), ledger or RunLedger()
     attempts = (_runs(part, machine, attempt) for attempt in count())
-    runs = next(each for each in attempts if any(ledger.find(run.key) is None for run in each))
-    entries = completed(runs, ledger, watch)
-    found = {name: Piece.from_json(entry.found) for name, entry in zip(PARTS[part].pieces(), entries, strict=True)}
-    return machine, PARTS[part].report(found)
+    runs = next(item for item in attempts if any(ledger.find(run.key) is None for run in item))
+    entries = complete_runs(runs, ledger, watch)
+    result = {name: Piece.from_json(entry.found) for name, entry in zip(PARTS[part].pieces(), entries, strict=True)}
+    return machine, PARTS[part].report(result)
 
 
-def _runs(part: str, machine: Machine, attempt: int) -> list[Run]:
+def _runs(part: str, machine: HostMachine, attempt: int) -> list[Run]:
     """The pieces of the measurement of that number."""
     here = {"cores": machine.cores, "host": node(), "cuda": machine.cuda, "galois": machine.galois}
     key = {"of": f"bench {part}", "attempt": attempt, **here, **provenance()}
     return [
-        Run({**key, "piece": name}, f"{part}, {name}", (part, name), partial(_measured, work))
+        Run({**key, "piece": name}, f"{part}, {name}", (part, name), partial(_run_task, work))
         for name, work in PARTS[part].pieces().items()
     ]
 
 
-def _measured(work: Callable[[], Piece]) -> dict[str, Any]:
+def _run_task(work: Callable[[], Piece]) -> dict[str, Any]:
     return work().as_json()
 
 
-def as_json(machine: Machine, report: Report) -> Mapping[str, Any]:
+def as_json(machine: HostMachine, report: BenchReport) -> Mapping[str, Any]:
     """The figures as JSON values; times are seconds, sizes bytes."""
-    figures = [{**asdict(figure), "reached": figure.reached} for figure in report.figures]
+    figures = [{**asdict(figure), "reached": figure.is_reached} for figure in report.figures]
     return {
         "machine": asdict(machine),
         "copy_bytes_per_second": report.copy_rate,
@@ -108,9 +108,9 @@ def as_json(machine: Machine, report: Report) -> Mapping[str, Any]:
     }
 
 
-def rows_of(found: object) -> str:
+def rows_of(result: object) -> str:
     """What a piece came to, a line each, for those who wait for the others."""
-    piece = Piece.from_json(found)
+    piece = Piece.from_json(result)
     figures = (verdict(figure).replace("\n", "\n  ") for figure in piece.figures)
     return "\n".join(["measured", *map(_row_of, piece.timings), *(f"  {figure}" for figure in figures)])
 
@@ -120,7 +120,7 @@ def _row_of(timing: Timing) -> str:
     return f"  {timing.name}: {1e3 * timing.median:.2f} ms{counted}"
 
 
-def describe(machine: Machine, report: Report) -> str:
+def describe(machine: HostMachine, report: BenchReport) -> str:
     """The figures for people."""
     oracle = (
         f"galois {machine.galois}" if machine.galois else "galois is not installed: pip install 'fgl-secure[bench]'"

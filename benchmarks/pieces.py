@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from benchmarks.timing import Figure, Report, Side, Timing, copy_timing
+from benchmarks.timing import BenchReport, BoundedFigure, BoundSide, Timing, copy_timing
 
 COPY = "memory copy"
 """The piece, and its timing, that throughput is compared with."""
@@ -23,7 +23,7 @@ class Piece:
     """
 
     timings: tuple[Timing, ...] = ()
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[BoundedFigure, ...] = ()
     costs: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
@@ -33,19 +33,19 @@ class Piece:
     @classmethod
     def from_json(cls, found: Any) -> Piece:
         """The piece that `as_json` wrote."""
-        figures = (Figure(**{**each, "side": Side(each["side"])}) for each in found["figures"])
-        return cls(tuple(Timing(**each) for each in found["timings"]), tuple(figures), found["costs"])
+        figures = (BoundedFigure(**{**item, "side": BoundSide(item["side"])}) for item in found["figures"])
+        return cls(tuple(Timing(**item) for item in found["timings"]), tuple(figures), found["costs"])
 
 
 Pieces = Mapping[str, Piece]
 
 
-def _no_more(_found: Pieces) -> Iterable[Figure]:
+def _no_more(_found: Pieces) -> Iterable[BoundedFigure]:
     return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class BenchPart:
     """A part of the bench.
 
     Attributes:
@@ -55,21 +55,21 @@ class Part:
     """
 
     pieces: Callable[[], Mapping[str, Callable[[], Piece]]]
-    across: Callable[[Pieces], Iterable[Figure]] = _no_more
+    across: Callable[[Pieces], Iterable[BoundedFigure]] = _no_more
 
-    def report(self, found: Pieces) -> Report:
+    def report(self, found: Pieces) -> BenchReport:
         """All pieces in one, the memory copy first."""
         timings = [timing for piece in found.values() for timing in piece.timings]
         copy = next(timing for timing in timings if timing.name == COPY)
         figures = [figure for piece in found.values() for figure in piece.figures]
         others = (timing for timing in timings if timing is not copy)
-        return Report(copy.moved / copy.median, (copy, *others), (*figures, *self.across(found)))
+        return BenchReport(copy.moved / copy.median, (copy, *others), (*figures, *self.across(found)))
 
-    def run(self) -> Report:
+    def run(self) -> BenchReport:
         """Measures everything, and keeps nothing."""
         return self.report({name: work() for name, work in self.pieces().items()})
 
 
-def copied(size: int = 2**26) -> Callable[[], Piece]:
+def measure_copy(size: int = 2**26) -> Callable[[], Piece]:
     """Measures the memory copy of so many bytes, read and written."""
     return lambda: Piece((copy_timing(size),))

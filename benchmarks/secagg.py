@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from benchmarks.pieces import COPY, Part, Piece, Pieces, copied
+from benchmarks.pieces import COPY, BenchPart, Piece, Pieces, measure_copy
 from benchmarks.secagg_round import Round, round_alone, timed_round
-from benchmarks.timing import Figure, Side, Timing, measure
+from benchmarks.timing import BoundedFigure, BoundSide, Timing, measure
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
 from fgl_secure.crypto.streams import add_masks
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
@@ -59,8 +59,8 @@ FLOWER_RANGE = 2**32
 def _pieces() -> dict[str, Callable[[], Piece]]:
     """Masks, then rounds of every scheme."""
     rounds = {f"{name}, {n} clients": partial(_rounds, name, n) for name in names("server") for n in CLIENTS}
-    many = {_many_name(*each): partial(_many, *each) for each in MANY}
-    return {COPY: copied(), "masks": _masks, **many, **rounds}
+    many = {_many_name(*item): partial(_many, *item) for item in MANY}
+    return {COPY: measure_copy(), "masks": _masks, **many, **rounds}
 
 
 def _cores() -> int:
@@ -74,32 +74,32 @@ def _many_name(name: str, clients: int, length: int) -> str:
 
 def _many(name: str, clients: int, length: int) -> Piece:
     """A round on all cores, in a process of its own."""
-    found, what = round_alone(name, clients, length, BOUND), _many_name(name, clients, length)
-    moved = f"{found.up / 1e6:.2f} MB up, {found.down / 1e6:.2f} MB down a client, {found.peak / 2**30:.2f} GiB held"
+    result, what = round_alone(name, clients, length, BOUND), _many_name(name, clients, length)
+    moved = f"{result.up / 1e6:.2f} MB up, {result.down / 1e6:.2f} MB down a client, {result.peak / 2**30:.2f} GiB held"
     neighbours = typing.cast("PairwiseMasking", server_scheme(name)).degree_for(clients)
     told = (
-        _once(f"{what}, {neighbours} neighbours: {moved}; by the clock, cores: {_cores()}", found.wall),
-        _once("  processor time of all parties", found.seconds),
-        _once("  of which keys and shares", found.agreement),
-        _once("  of which the server's", found.server),
+        _once(f"{what}, {neighbours} neighbours: {moved}; by the clock, cores: {_cores()}", result.wall),
+        _once("  processor time of all parties", result.seconds),
+        _once("  of which keys and shares", result.agreement),
+        _once("  of which the server's", result.server),
     )
-    return Piece(told, costs=asdict(found))
+    return Piece(told, costs=asdict(result))
 
 
 def _rounds(name: str, clients: int) -> Piece:
     """A round for each share of clients that drop out, on one core: processor time is then the time on it."""
     with at_most(1):
         timed_round(server_scheme(name), min(CLIENTS), 1, BOUND)  # compiles what is compiled at the first call
-        found = {gone: _round(name, clients, gone) for gone in GONE}
-    told = tuple(line for gone, each in found.items() for line in _lines(name, clients, gone, each))
-    return Piece(told, costs=asdict(found[0]))
+        rounds = {gone: _round(name, clients, gone) for gone in GONE}
+    told = tuple(line for gone, item in rounds.items() for line in _lines(name, clients, gone, item))
+    return Piece(told, costs=asdict(rounds[0]))
 
 
 def _round(name: str, clients: int, gone: int) -> Round:
     scheme = server_scheme(name)
     if clients <= IN_FULL[name]:
         tries = [timed_round(scheme, clients, LENGTH, BOUND, gone) for _ in range(REPEATS.get(name, 1))]
-        return sorted(tries, key=lambda found: found.seconds)[len(tries) // 2]
+        return sorted(tries, key=lambda result: result.seconds)[len(tries) // 2]
     short, long = (LENGTH // parts for parts in SHARES_OF_LENGTH)
     few, many = (timed_round(scheme, clients, length, BOUND, gone) for length in (short, long))
     return many.at(LENGTH, few, (short, long))
@@ -136,13 +136,13 @@ def _masks() -> Piece:
         for modulus in _POWERS
         for threads in sorted({1, cores})
     }
-    found = [*ours.values()]
+    masks = [*ours.values()]
     if flower is None:
-        return Piece((alone, *found), tuple(_mask_figures(ours, None)))
+        return Piece((alone, *masks), tuple(_mask_figures(ours, None)))
     theirs = f"{whose} from 32-bit seeds, {flower.name}, expanded"
-    added = measure(flower.added(keys), f"{theirs} and added modulo 2^32", items=items)
-    expanded = measure(flower.expanded(keys), f"{theirs} alone", items=items)
-    return Piece((alone, *found, added, expanded), tuple(_mask_figures(ours, added)))
+    added = measure(flower.add_masks(keys), f"{theirs} and added modulo 2^32", items=items)
+    expanded = measure(flower.expand_masks(keys), f"{theirs} alone", items=items)
+    return Piece((alone, *masks, added, expanded), tuple(_mask_figures(ours, added)))
 
 
 def _ours(keys: list[bytes], modulus: int, threads: int) -> Callable[[], object]:
@@ -177,10 +177,10 @@ class _Flower:
     add: Callable[..., Any]
     subtract: Callable[..., Any]
 
-    def expanded(self, keys: list[bytes]) -> Callable[[], object]:
+    def expand_masks(self, keys: list[bytes]) -> Callable[[], object]:
         return lambda: [self.expand(key, FLOWER_RANGE, [(LENGTH,)]) for key in keys]
 
-    def added(self, keys: list[bytes]) -> Callable[[], object]:
+    def add_masks(self, keys: list[bytes]) -> Callable[[], object]:
         def work() -> object:
             total = [np.zeros(LENGTH, dtype=np.int64)]
             for i, key in enumerate(keys):
@@ -202,7 +202,7 @@ def _flower() -> _Flower | None:
     return _Flower(name, masks.pseudo_rand_gen, sums.parameters_addition, sums.parameters_subtraction)
 
 
-def _mask_figures(ours: Mapping[tuple[int, int], Timing], flower: Timing | None) -> Iterator[Figure]:
+def _mask_figures(ours: Mapping[tuple[int, int], Timing], flower: Timing | None) -> Iterator[BoundedFigure]:
     cores = max(threads for _, threads in ours)
     for modulus, size in ((MERSENNE_31, 4), (MERSENNE_61, 8)):
         mine, default = ours[modulus, cores], ", the default, twice as many bits as Flower's" * (size == 8)
@@ -214,45 +214,49 @@ def _mask_figures(ours: Mapping[tuple[int, int], Timing], flower: Timing | None)
             note = (
                 f"limited by the key stream of AES-256: {rate:.1f} GB/s with all that follows it; {one:.2f} on one core"
             )
-        yield Figure(name, value, Side.AT_LEAST, MASKS_BOUND, note)
+        yield BoundedFigure(name, value, BoundSide.AT_LEAST, MASKS_BOUND, note)
 
 
-def _round_figures(found: Pieces) -> Iterator[Figure]:
+def _round_figures(pieces: Pieces) -> Iterator[BoundedFigure]:
     n = ROUND_CLIENTS
-    secured, plain = (Round(**found[f"{name}, {n} clients"].costs) for name in ("pairwise-masking", "plaintext"))
+    secured, plain = (Round(**pieces[f"{name}, {n} clients"].costs) for name in ("pairwise-masking", "plaintext"))
     name = f"round of pairwise masking for {n} clients over plain sum plus key agreement"
     value = secured.seconds / (plain.seconds + secured.agreement)
-    streams, masks = found["masks"].timings[:2]
-    note = _limit(n, secured, masks, found[COPY].timings[0])
-    yield Figure(name, value, Side.AT_MOST, ROUND_BOUND, note)
-    each = PairwiseMasking().degree_for(n) + 1
-    alone = (n * each + n) * streams.median / MASKS  # the server takes everybody's own mask away
-    name = f"round of pairwise masking for {n} clients over its {n * each + n:,} key streams alone, processor time"
-    yield Figure(name, secured.seconds / alone, Side.AT_MOST, STREAMS_BOUND, note)
-    yield from _many_figures(found)
+    streams, masks = pieces["masks"].timings[:2]
+    note = _limit(n, secured, masks, pieces[COPY].timings[0])
+    yield BoundedFigure(name, value, BoundSide.AT_MOST, ROUND_BOUND, note)
+    item = PairwiseMasking().degree_for(n) + 1
+    alone = (n * item + n) * streams.median / MASKS  # the server takes everybody's own mask away
+    name = f"round of pairwise masking for {n} clients over its {n * item + n:,} key streams alone, processor time"
+    yield BoundedFigure(name, secured.seconds / alone, BoundSide.AT_MOST, STREAMS_BOUND, note)
+    yield from _many_figures(pieces)
 
 
-def _many_figures(found: Pieces) -> Iterator[Figure]:
+def _many_figures(pieces: Pieces) -> Iterator[BoundedFigure]:
     first, last = MANY[0], MANY[-1]
-    whole, most = (Round(**found[_many_name(*each)].costs) for each in (first, last))
+    whole, most = (Round(**pieces[_many_name(*item)].costs) for item in (first, last))
     note = f"keys and shares are {whole.agreement / whole.seconds:.0%} of {whole.seconds:.1f} s of processor time"
-    yield Figure(f"seconds of {_many_name(*first)}, by the clock", whole.wall, Side.AT_MOST, MANY_SECONDS, note)
+    yield BoundedFigure(
+        f"seconds of {_many_name(*first)}, by the clock", whole.wall, BoundSide.AT_MOST, MANY_SECONDS, note
+    )
     name = f"seconds of processor time of the server's among {_many_name(*first)}"
-    yield Figure(name, whole.server, Side.AT_MOST, SERVER_SECONDS, "keys and boxes are passed on, and shares opened")
+    yield BoundedFigure(
+        name, whole.server, BoundSide.AT_MOST, SERVER_SECONDS, "keys and boxes are passed on, and shares opened"
+    )
     name = f"GiB of memory for all parties of {_many_name(*last)}"
     held = "what clients and server hold between stages; of clients' vectors one at a time"
-    yield Figure(name, most.peak / 2**30, Side.AT_MOST, MANY_GIB, held)
+    yield BoundedFigure(name, most.peak / 2**30, BoundSide.AT_MOST, MANY_GIB, held)
 
 
 def _limit(clients: int, secured: Round, masks: Timing, copy: Timing) -> str:
     """What a round of pairwise masking spends most of its time on."""
-    each, per_mask = PairwiseMasking().degree_for(clients) + 1, masks.median / MASKS
-    share = clients * each * per_mask / secured.seconds
+    item, per_mask = PairwiseMasking().degree_for(clients) + 1, masks.median / MASKS
+    share = clients * item * per_mask / secured.seconds
     return (
-        f"limited by {each} masks a client, of {each - 1} neighbours and its own: {share:.0%} of the round are key "
+        f"limited by {item} masks a client, of {item - 1} neighbours and its own: {share:.0%} of the round are key "
         f"streams and their addition, {8 * LENGTH / per_mask / 1e9:.1f} GB/s, where a memory copy runs at "
         f"{copy.moved / copy.median / 1e9:.1f} GB/s"
     )
 
 
-PART = Part(_pieces, _round_figures)
+PART = BenchPart(_pieces, _round_figures)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SystemCoins
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Directory, Later, Messages, OwnDraws, Phase, Role, Step
+from fgl_secure.runtime import Directory, LazyArray, Messages, OwnDraws, Phase, Role, Step
 from fgl_secure.runtime.channel import SILENT_TURNS
 from fgl_secure.schemes import server_scheme
 
@@ -117,7 +117,7 @@ def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int
         said = [meter.up(members, leader), meter.down(leader, members)]
         quiet = 0 if any(said) else quiet + 1
     wall = time.perf_counter() - clock
-    total, stayed = leader.sums, leader.included
+    total, stayed = leader.sums, leader.contributors
     ours = groups[0][0]
     assert total is not None, "a round that is timed comes to its end"
     assert stayed is not None, "and says whose vectors are in it"
@@ -144,7 +144,7 @@ class _Inputs:
     def __init__(self, clients: Ids, length: int, bound: int) -> None:
         self._clients, self._bound = clients, bound
         self.total, self.seconds = np.zeros(length, dtype=np.int64), 0.0
-        self.later: Any = Later(self._rows, (len(clients), length), self.total.dtype)
+        self.later: Any = LazyArray(self._rows, (len(clients), length), self.total.dtype)
 
     def _rows(self, places: Ids) -> NDArray[np.int64]:
         began, shape = time.process_time(), (len(places), len(self.total))
@@ -166,8 +166,8 @@ def round_alone(name: str, clients: int, length: int, bound: int) -> Round:
 def _round_here(name: str, clients: int, length: int, bound: int) -> Round:
     scheme = server_scheme(name)
     timed_round(scheme, FEWEST_CLIENTS, length, bound)
-    found = timed_round(scheme, clients, length, bound)
-    return replace(found, peak=_peak())
+    result = timed_round(scheme, clients, length, bound)
+    return replace(result, peak=_peak())
 
 
 def _peak() -> int:
@@ -211,32 +211,32 @@ class _Meter:
 
     def up(self, members: Sequence[SumMachine], leader: SumMachine) -> bool:
         """A turn of those who stay, and of those who do not until vectors are asked for; whether anybody spoke."""
-        said = False
+        text = False
         for place, member in enumerate(members):
             if place and not self._early:
                 break
             start, made = time.process_time(), self.made()
-            for messages in member.turn():
+            for messages in member.step():
                 self._early = self._early and messages.phase in EARLY
-                said = True
+                text = True
                 self._count(messages, self.sent, messages.senders)
-                heard = time.process_time()
-                leader.take(messages)
-                self.server += time.process_time() - heard
+                received = time.process_time()
+                leader.receive(messages)
+                self.server += time.process_time() - received
             self._lap(start + self.made() - made)
-        return said
+        return text
 
     def down(self, leader: SumMachine, members: Sequence[SumMachine]) -> bool:
         """A turn of the server; whether it had anything to say."""
         said, asked, start, others = False, False, time.process_time(), 0.0
-        for messages in leader.turn():
+        for messages in leader.step():
             said, asked = True, asked or messages.phase is Phase.SECRET_SHARES
             self._count(messages, self.got, messages.receivers)
             told = time.process_time()
             for member in members:
                 mine = np.isin(messages.receivers, member.parties)
                 if mine.any():
-                    member.take(messages.rows(mine))
+                    member.receive(messages.rows(mine))
             others += time.process_time() - told
         self.server += time.process_time() - start - others
         self._lap(start)

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from benchmarks.pieces import COPY, Part, Piece, copied
-from benchmarks.timing import Figure, Side, Timing
+from benchmarks.pieces import COPY, BenchPart, Piece, measure_copy
+from benchmarks.timing import BoundedFigure, BoundSide, Timing
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import DataNotFoundError
 from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
@@ -63,27 +63,27 @@ class _Case:
 
 def _pieces() -> dict[str, Callable[[], Piece]]:
     """Every data set that is there, at hidden width 64 and T = 1, with GCN."""
-    return {COPY: copied()} | {dataset: partial(_dataset, dataset) for dataset in DATASETS}
+    return {COPY: measure_copy()} | {dataset: partial(_dataset, dataset) for dataset in DATASETS}
 
 
 def _dataset(dataset: str) -> Piece:
     try:
-        prepared = _prepared(dataset)
+        prepared = _prepare_subjects(dataset)
     except DataNotFoundError:
         name = f"{dataset}: secured epoch over plain PyG"
-        return Piece((), (Figure(name, None, Side.AT_MOST, DEFAULT_BOUND, "no data"),))
-    return _measured(prepared)
+        return Piece((), (BoundedFigure(name, None, BoundSide.AT_MOST, DEFAULT_BOUND, "no data"),))
+    return _measure_passes(prepared)
 
 
-def _prepared(dataset: str) -> tuple[HiFGLSubject, ...]:
+def _prepare_subjects(dataset: str) -> tuple[HiFGLSubject, ...]:
     """Raises `DataNotFoundError` where the data set is not there."""
     return cast(tuple[HiFGLSubject, ...], HiFGL().plan(dataset, PROTOCOLS).subjects)
 
 
-def _measured(subjects: tuple[HiFGLSubject, ...]) -> Piece:
+def _measure_passes(subjects: tuple[HiFGLSubject, ...]) -> Piece:
     prepared = subjects[0]
     name = prepared.graph.graph.name
-    cases = [_Case("plain PyG", plain_epoch(prepared), None), *map(_secured, subjects)]
+    cases = [_Case("plain PyG", plain_epoch(prepared), None), *map(_secure_case, subjects)]
     first = {case.name: seconds_of(case.run, 0) for case in cases}
     seconds: dict[str, list[float]] = {case.name: [] for case in cases}
     worked: dict[str, list[float]] = {case.name: [] for case in cases}
@@ -96,12 +96,12 @@ def _measured(subjects: tuple[HiFGLSubject, ...]) -> Piece:
     timings += [_timing(f"{name}: epoch, {case.name}, processor time", case, worked[case.name]) for case in cases]
     timings += [_timing(f"{name}: first epoch with set-up, {case.name}", case, [first[case.name]]) for case in cases]
     figures = [
-        Figure(
+        BoundedFigure(
             f"{name}: epoch under {case.name} over plain PyG",
             statistics.median(
                 ours / plain for ours, plain in zip(seconds[case.name], seconds["plain PyG"], strict=True)
             ),
-            Side.AT_MOST,
+            BoundSide.AT_MOST,
             BOUNDS.get(case.name, DEFAULT_BOUNDS.get(name, DEFAULT_BOUND)),
             "all parties' work in one process",
             COUNTED[case.name],
@@ -109,35 +109,35 @@ def _measured(subjects: tuple[HiFGLSubject, ...]) -> Piece:
         for case in cases[1:]
     ]
     channels = {case.name: case.channel for case in cases if case.channel is not None}
-    found = (
+    result = (
         *figures,
-        *(_covered(prepared, channels[key], key) for key in (HIDING, UNTOLD)),
+        *(_cover_figure(prepared, channels[key], key) for key in (HIDING, UNTOLD)),
         *_bytes(name, channels[SHOWING]),
     )
-    return Piece(tuple(timings), found)
+    return Piece(tuple(timings), result)
 
 
 def _timing(name: str, case: _Case, seconds: Sequence[float]) -> Timing:
     return Timing.of(name, seconds, counted=COUNTED.get(case.name, ""))
 
 
-def _covered(prepared: HiFGLSubject, channel: Channel, scheme: str) -> Figure:
+def _cover_figure(prepared: HiFGLSubject, channel: Channel, scheme: str) -> BoundedFigure:
     """How many messages go to one relay in a pass, with covers, for one along an edge; and what devices send."""
     of_round = [b for b in channel.transcript.messages if b.step.round == 1]
     seeds = next(b.messages for b in of_round if b.phase is Phase.SHARE_SEEDS)
     ids = channel.parties.ids(Role.DEVICE)
     devices, sent = len(ids), sum(b.bytes for b in of_round if np.isin(b.senders[:1], ids).any())
-    each = f"every device sends {seeds // devices} in a pass, and {sent // devices:,} bytes in an epoch, seals included"
-    return Figure(
+    item = f"every device sends {seeds // devices} in a pass, and {sent // devices:,} bytes in an epoch, seals included"
+    return BoundedFigure(
         f"{prepared.graph.graph.name}: messages with covers over those along edges, {scheme}",
         seeds / prepared.graph.edges.shape[1],
-        Side.AT_MOST,
+        BoundSide.AT_MOST,
         COVERED_BOUND,
-        basis=each,
+        basis=item,
     )
 
 
-def _bytes(name: str, channel: Channel) -> list[Figure]:
+def _bytes(name: str, channel: Channel) -> list[BoundedFigure]:
     """Bytes that a message of the hidden layer costs on its way to the relays, and with its share of the answers."""
     layer = [b for b in channel.transcript.messages if b.step.round == 1 and b.step.layer == 0]
     forward = [b for b in layer if b.step.direction == "forward"]
@@ -147,17 +147,17 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
     sealed = next(b.item_bytes for b in forward if b.phase is Phase.FETCH)
     basis = f"headers of {HEADER_BYTES} and sealed fetches of {sealed} bytes included"
     return [
-        Figure(
+        BoundedFigure(
             f"{name}: bytes a message over the published {PUBLISHED_BYTES}",
             to_relays / messages / PUBLISHED_BYTES,
-            Side.AT_MOST,
+            BoundSide.AT_MOST,
             BYTES_BOUND,
             basis=basis,
         ),
-        Figure(
+        BoundedFigure(
             f"{name}: the same with each target's fetches and answers, by way of its silo",
             everything / messages / PUBLISHED_BYTES,
-            Side.AT_MOST,
+            BoundSide.AT_MOST,
             BYTES_BOUND,
             "every device fetches from every relay, whatever its degree, or silos would see degrees",
             basis=basis,
@@ -165,10 +165,10 @@ def _bytes(name: str, channel: Channel) -> list[Figure]:
     ]
 
 
-def _secured(subject: HiFGLSubject) -> _Case:
+def _secure_case(subject: HiFGLSubject) -> _Case:
     job = silos_of(subject.graph, subject.schemes, subject.preset, device=torch.device("cpu"))
     channel = job.channel(SystemCoins())
-    return _Case(subject.name, job.opened(channel).round, channel)
+    return _Case(subject.name, job.open(channel).round, channel)
 
 
 def plain_epoch(prepared: HiFGLSubject, device: torch.device | None = None) -> Round:
@@ -202,4 +202,4 @@ def seconds_of(work: Round, number: int) -> float:
     return time.perf_counter() - start
 
 
-PART = Part(_pieces)
+PART = BenchPart(_pieces)

@@ -23,7 +23,7 @@ NOT_DONE = "counted, not done"
 """What printed lines call work that is counted alone."""
 
 
-class Side(StrEnum):
+class BoundSide(StrEnum):
     """On which side of its bound a figure should lie."""
 
     AT_LEAST = "at least"
@@ -71,7 +71,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class BoundedFigure:
     """A measured ratio and its bound.
 
     Attributes:
@@ -86,18 +86,18 @@ class Figure:
 
     name: str
     value: float | None
-    side: Side
+    side: BoundSide
     bound: float
     note: str = ""
     counted: str = ""
     basis: str = ""
 
     @property
-    def reached(self) -> bool | None:
+    def is_reached(self) -> bool | None:
         """Whether the bound is reached; None without a value."""
         if self.value is None:
             return None
-        return self.value >= self.bound if self.side is Side.AT_LEAST else self.value <= self.bound
+        return self.value >= self.bound if self.side is BoundSide.AT_LEAST else self.value <= self.bound
 
 
 def measure(
@@ -144,14 +144,14 @@ def line(timing: Timing, copy_rate: float) -> str:
     return "  ".join(parts)
 
 
-def verdict(figure: Figure) -> str:
+def verdict(figure: BoundedFigure) -> str:
     """One line for people, one more on what goes into the figure, and one on what limits it if it misses its bound."""
     if figure.value is None:
         return f"{figure.name}: not measured, {figure.note} (bound: {figure.side} {figure.bound:g})"
-    reached = "reached" if figure.reached else "NOT reached"
+    reached = "reached" if figure.is_reached else "NOT reached"
     text = f"{figure.name}: {figure.value:.2f} (bound: {figure.side} {figure.bound:g}, {reached})"
     text += f"; {NOT_DONE}: {figure.counted}" if figure.counted else ""
-    more = (figure.basis, "" if figure.reached else figure.note)
+    more = (figure.basis, "" if figure.is_reached else figure.note)
     return "\n    ".join([text, *filter(None, more)])
 
 
@@ -159,7 +159,7 @@ Placed = tuple[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BenchReport:
     """All that was measured.
 
     Attributes:
@@ -170,7 +170,7 @@ class Report:
 
     copy_rate: float
     timings: tuple[Timing, ...]
-    figures: tuple[Figure, ...] = ()
+    figures: tuple[BoundedFigure, ...] = ()
 
 
 def random_elements(field: PrimeField, shape: tuple[int, ...]) -> NDArray[Any]:

@@ -40,12 +40,12 @@ _process = 0
 """How many forks lie between the first process and this one; process identifiers are used again."""
 
 
-def _forked() -> None:
+def _renumber_process() -> None:
     global _process  # noqa: PLW0603  # what a process is, is known to the module alone
     _process = next(_forks)
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_renumber_process)
 
 
 class SystemCoins(Coins):
@@ -134,7 +134,7 @@ class TapeCoins(Coins):
         return (self._modulus**self._length,)
 
     @property
-    def unused(self) -> int:
+    def unused_coins(self) -> int:
         """Coins of each tape that no draw has taken yet."""
         return self._length - self._used
 
@@ -143,8 +143,8 @@ class TapeCoins(Coins):
         count = math.prod(shape)
         if modulus != self._modulus:
             raise InputError(f"modulus must be the tapes' {self._modulus}; found {modulus}")
-        if count > self.unused:
-            raise InputError(f"length must cover all draws: {self.unused} coins are left, {count} are asked for")
+        if count > self.unused_coins:
+            raise InputError(f"length must cover all draws: {self.unused_coins} coins are left, {count} are asked for")
         tapes = np.arange(self._modulus**self._length, dtype=np.int64)
         positions = self._modulus ** np.arange(self._used, self._used + count, dtype=np.int64)
         self._used += count

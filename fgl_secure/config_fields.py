@@ -69,7 +69,7 @@ def choice(
     return field(default=default, metadata={_KEY: Choice(says, known, least, above, option, shown)})
 
 
-def required(says: str, *, option: str = "", shown: str = "") -> Any:  # stands for the field's value
+def required_field(says: str, *, option: str = "", shown: str = "") -> Any:  # stands for the field's value
     """A field that has to be given, with its meaning."""
     return field(metadata={_KEY: Choice(says, option=option, shown=shown)})
 
@@ -87,7 +87,7 @@ def part(kind: type, prefix: str, says: str) -> Any:  # stands for the field's v
 
 def choices_of(kind: type) -> Mapping[str, tuple[Field[Any], Choice]]:
     """The fields of a configuration that say what they mean, by name, in order."""
-    return MappingProxyType({each.name: (each, each.metadata[_KEY]) for each in fields(kind) if _KEY in each.metadata})
+    return MappingProxyType({item.name: (item, item.metadata[_KEY]) for item in fields(kind) if _KEY in item.metadata})
 
 
 def default_of(each: Field[Any]) -> object:
@@ -103,13 +103,13 @@ def name_members(made: Any) -> None:  # any frozen dataclass
     Raises:
         UnknownNameError: the text, or a value of another type, names no member.
     """
-    for each in fields(made):
-        default = each.default if each.default_factory is MISSING else each.default_factory()
-        value = getattr(made, each.name)
+    for item in fields(made):
+        default = item.default if item.default_factory is MISSING else item.default_factory()
+        value = getattr(made, item.name)
         if isinstance(default, StrEnum) and not isinstance(value, type(default)):
             if value not in tuple(type(default)):
-                raise UnknownNameError(each.name, str(value), tuple(map(str, type(default))))
-            object.__setattr__(made, each.name, type(default)(value))
+                raise UnknownNameError(item.name, str(value), tuple(map(str, type(default))))
+            object.__setattr__(made, item.name, type(default)(value))
 
 
 def check_choices(made: Any) -> None:  # any dataclass
@@ -120,39 +120,39 @@ def check_choices(made: Any) -> None:  # any dataclass
         InputError: a value is of another type than its field, or a number is below its least.
     """
     kinds = _kinds(made.__class__)
-    for name, (_, each) in choices_of(type(made)).items():
-        found = getattr(made, name)
-        if not any(_fits(found, kind) for kind in kinds[name]):
-            raise InputError(f"{name} must be {' or '.join(map(_said, kinds[name]))}; found {found!r}")
-        if each.names and found is not None and found not in each.names:
-            raise UnknownNameError(name, str(found), each.names)
-        bounded = each.least is not None or each.above is not None
-        if bounded and isinstance(found, float) and not math.isfinite(found):
-            raise InputError(f"{name} must be finite; found {found}")
-        if each.least is not None and found is not None and not found >= each.least:
-            raise InputError(f"{name} must be at least {each.least}; found {found}")
-        if each.above is not None and found is not None and not found > each.above:
-            raise InputError(f"{name} must be above {each.above}; found {found}")
+    for name, (_, item) in choices_of(type(made)).items():
+        result = getattr(made, name)
+        if not any(_fits(result, kind) for kind in kinds[name]):
+            raise InputError(f"{name} must be {' or '.join(map(_kind_name, kinds[name]))}; found {result!r}")
+        if item.names and result is not None and result not in item.names:
+            raise UnknownNameError(name, str(result), item.names)
+        bounded = item.least is not None or item.above is not None
+        if bounded and isinstance(result, float) and not math.isfinite(result):
+            raise InputError(f"{name} must be finite; found {result}")
+        if item.least is not None and result is not None and not result >= item.least:
+            raise InputError(f"{name} must be at least {item.least}; found {result}")
+        if item.above is not None and result is not None and not result > item.above:
+            raise InputError(f"{name} must be above {item.above}; found {result}")
 
 
 @cache
 def _kinds(kind: type) -> Mapping[str, tuple[type, ...]]:
     """By field of a configuration, the types that its values may have."""
     hints = typing.get_type_hints(kind)
-    found = {name: hints[name] for name in choices_of(kind)}
+    kinds = {name: hints[name] for name in choices_of(kind)}
     return MappingProxyType({
-        name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,) for name, hint in found.items()
+        name: typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,) for name, hint in kinds.items()
     })  # fmt: skip
 
 
-def _fits(found: object, kind: type) -> bool:
+def _fits(result: object, kind: type) -> bool:
     if kind is float:
-        return isinstance(found, Real) and not isinstance(found, bool)
+        return isinstance(result, Real) and not isinstance(result, bool)
     if kind is int:
-        return isinstance(found, Integral) and not isinstance(found, bool)
-    return isinstance(found, kind)
+        return isinstance(result, Integral) and not isinstance(result, bool)
+    return isinstance(result, kind)
 
 
-def _said(kind: type) -> str:
+def _kind_name(kind: type) -> str:
     words = {bool: "True or False", int: "an integer", float: "a number", str: "text", Path: "a Path"}
     return "None" if kind is type(None) else words.get(kind, kind.__name__)

@@ -23,7 +23,7 @@ from fgl_secure.typing import Flags, Ids
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NeighbourSums:
+class NeighbourSum:
     """One sum per device over its neighbours.
 
     Attributes:
@@ -99,11 +99,11 @@ class Hierarchy:
         *,
         record: bool = False,
         coins: Coins | None = None,
-    ) -> NeighbourSums:
+    ) -> NeighbourSum:
         """Sum the rows of each device's neighbours (HiFGL, Eq. 2), with all parties simulated in this process.
 
         By default the scheme refuses sums over few neighbours, because such sums reveal single rows. See
-        `NeighbourSums.exact` for sums over other devices than the neighbours.
+        `NeighbourSum.exact` for sums over other devices than the neighbours.
 
         Args:
             rows: [n, d], one per device, of magnitude up to 16 over a field.
@@ -123,12 +123,12 @@ class Hierarchy:
         grouping = neighbour_sums(self.graph)
         collective = open_neighbours(chosen, grouping, values.shape[1], channel)
         sums = collective.sum(values, Step(0))
-        summed, size = chosen.answered(collective.topology.grouping), len(values)
-        terms, wanted = (np.bincount(each.target, minlength=size) for each in (summed, grouping))
-        ours, theirs = (each.source * size + each.target for each in (summed, grouping))
+        summed, size = chosen.answered_grouping(collective.topology.grouping), len(values)
+        terms, wanted = (np.bincount(item.target, minlength=size) for item in (summed, grouping))
+        ours, theirs = (item.source * size + item.target for item in (summed, grouping))
         right = np.bincount(summed.target[np.isin(ours, theirs)], minlength=size)
         exact = (right == terms) & (terms == wanted)
-        return NeighbourSums(sums, terms, exact, channel.transcript.byte_count, channel.transcript)
+        return NeighbourSum(sums, terms, exact, channel.transcript.byte_count, channel.transcript)
 
     def __repr__(self) -> str:
         crossing = int(self.graph.crosses_silos.sum())

@@ -33,7 +33,7 @@ class _ProcessSetting:
         self._lock, self._calls, self._before = threading.Lock(), 0, value
 
     @contextmanager
-    def replaced(self) -> Iterator[None]:
+    def replace(self) -> Iterator[None]:
         """The package's value inside."""
         with self._lock:
             if self._calls == 0:
@@ -93,7 +93,7 @@ def library_settings() -> Iterator[None]:
     """
     with ExitStack() as settings:
         for setting in _SHARED:
-            settings.enter_context(setting.replaced())
+            settings.enter_context(setting.replace())
         settings.enter_context(numpy_settings())
         settings.enter_context(torch.inference_mode(mode=False))  # has gradients, too
         for kind in ("cpu", "cuda"):

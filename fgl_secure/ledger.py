@@ -38,7 +38,7 @@ _LONG = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LedgerEntry:
     """One line.
 
     Attributes:
@@ -72,17 +72,17 @@ class Run:
 class Watch:
     """What is told of runs; this one tells nobody."""
 
-    def noted(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """Something about the file of runs, a sentence."""
 
-    def started(self, done: int, total: int, name: str) -> None:
+    def on_start(self, done: int, total: int, name: str) -> None:
         """Before each run: how many are done, of how many, and its name; once more at the end, without one."""
 
-    def finished(self, entry: Entry, name: str, rest: str) -> None:
+    def on_finish(self, entry: LedgerEntry, name: str, rest: str) -> None:
         """After each run: what came of it, its name, and what remains, in words."""
 
 
-class Ledger:
+class RunLedger:
     """The finished runs of a file.
 
     Attributes:
@@ -98,18 +98,18 @@ class Ledger:
     def __init__(self, path: Path | None = None) -> None:
         self.error: InputError | None = None
         self._path = path
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, LedgerEntry] = {}
         self._torn = 0
         if path is not None:
             _check_place(path)
             for entry in self._read(path):
                 self._entries.setdefault(_text(entry.key), entry)
 
-    def find(self, key: Key) -> Entry | None:
+    def find(self, key: Key) -> LedgerEntry | None:
         """The run of this key; None where it isn't there."""
         return self._entries.get(_text(key))
 
-    def add(self, key: Key, found: object, seconds: float) -> Entry:
+    def add(self, key: Key, found: object, seconds: float) -> LedgerEntry:
         """Writes one finished run; see `error`."""
         line = json.dumps({"run": dict(key), "found": found, "seconds": seconds}, ensure_ascii=False)
         entry = _entry(line)
@@ -139,7 +139,7 @@ class Ledger:
         if len(groups) > _GROUPS:
             yield f"{self._path}: {sum(groups.values())} runs are not used, all together"
 
-    def _read(self, path: Path) -> Iterator[Entry]:
+    def _read(self, path: Path) -> Iterator[LedgerEntry]:
         try:
             text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
         except OSError as error:
@@ -156,7 +156,7 @@ class Ledger:
                 self._torn += 1
 
 
-def completed(runs: Sequence[Run], ledger: Ledger, watch: Watch | None = None) -> list[Entry]:
+def complete_runs(runs: Sequence[Run], ledger: RunLedger, watch: Watch | None = None) -> list[LedgerEntry]:
     """Runs what isn't in the ledger yet, and writes it there.
 
     Args:
@@ -169,21 +169,21 @@ def completed(runs: Sequence[Run], ledger: Ledger, watch: Watch | None = None) -
     """
     watch = watch or Watch()
     for note in ledger.notes([run.key for run in runs]):
-        watch.noted(note)
+        watch.note(note)
     waiting = [run for run in runs if ledger.find(run.key) is None]
     if len(waiting) < len(runs):
-        watch.noted(f"{len(runs) - len(waiting)} of {len(runs)} runs are done already, and are not run again")
+        watch.note(f"{len(runs) - len(waiting)} of {len(runs)} runs are done already, and are not run again")
     while waiting:
         run, *waiting = waiting
-        watch.started(len(runs) - len(waiting) - 1, len(runs), run.name)
+        watch.on_start(len(runs) - len(waiting) - 1, len(runs), run.name)
         start = perf_counter()
-        found = run.work()
+        result = run.work()
         seconds = perf_counter() - start
         if seconds > _LONG:
             gc.collect()  # what a run trained with refers to itself, and may be gigabytes when the next one begins
-        entry = ledger.add(run.key, found, seconds)
-        watch.finished(entry, run.name, _rest(waiting, runs, ledger))
-    watch.started(len(runs), len(runs), "")
+        entry = ledger.add(run.key, result, seconds)
+        watch.on_finish(entry, run.name, _rest(waiting, runs, ledger))
+    watch.on_start(len(runs), len(runs), "")
     entries = [ledger.find(run.key) for run in runs]
     return [entry for entry in entries if entry is not None]
 
@@ -211,15 +211,15 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _rest(waiting: Sequence[Run], runs: Sequence[Run], ledger: Ledger) -> str:
+def _rest(waiting: Sequence[Run], runs: Sequence[Run], ledger: RunLedger) -> str:
     """How many of the runs are done, and how long the others take at the pace of those most like them."""
     taken = [(run.like, entry.seconds) for run in runs if (entry := ledger.find(run.key)) is not None]
-    left = sum(_expected(run.like, taken) for run in waiting)
+    left = sum(_expected_seconds(run.like, taken) for run in waiting)
     yet = f", about {clock_text(left)} left" if waiting else ""
     return f"{len(runs) - len(waiting)} of {len(runs)}{yet}"
 
 
-def _expected(like: tuple[str, ...], taken: Sequence[tuple[tuple[str, ...], float]]) -> float:
+def _expected_seconds(like: tuple[str, ...], taken: Sequence[tuple[tuple[str, ...], float]]) -> float:
     """Seconds: the mean over the runs that share the longest beginning of `like`."""
     for length in range(len(like), -1, -1):
         near = [seconds for other, seconds in taken if other[:length] == like[:length]]
@@ -236,11 +236,12 @@ def _difference(key: Key, wanted: Sequence[Key]) -> str:
 
     near = min(wanted, key=lambda other: len(differing(other)))
     return ", ".join(
-        f"{name} {_said(key.get(name))} where {_said(near.get(name))} is asked for" for name in differing(near)
+        f"{name} {_format_value(key.get(name))} where {_format_value(near.get(name))} is asked for"
+        for name in differing(near)
     )
 
 
-def _said(value: object) -> str:
+def _format_value(value: object) -> str:
     return "none" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -248,11 +249,11 @@ def _text(key: Key) -> str:
     return json.dumps(key, sort_keys=True, ensure_ascii=False)
 
 
-def _entry(line: str) -> Entry | None:
+def _entry(line: str) -> LedgerEntry | None:
     """The entry of a line; None of one that is torn."""
     try:
         made = json.loads(line)
-        return Entry(dict(made["run"]), made["found"], float(made["seconds"]))
+        return LedgerEntry(dict(made["run"]), made["found"], float(made["seconds"]))
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -262,8 +263,8 @@ def _check_place(path: Path) -> None:
     try:
         existing = next(place for place in (path, *path.absolute().parents) if place.exists())
         able = existing.is_file() if existing == path else existing.is_dir()
-        found = "it" if existing == path else str(existing)
-        reason = "" if able and os.access(existing, os.R_OK | os.W_OK) else f"{found} is not, name another"
+        result = "it" if existing == path else str(existing)
+        reason = "" if able and os.access(existing, os.R_OK | os.W_OK) else f"{result} is not, name another"
     except OSError as error:
         reason = str(error)
     if reason:

@@ -10,7 +10,7 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, TextIO
 
-from fgl_secure.ledger import Entry, Watch, clock_text
+from fgl_secure.ledger import LedgerEntry, Watch, clock_text
 
 if TYPE_CHECKING:
     from fgl_secure.training.loop import Progress as Steps
@@ -38,24 +38,24 @@ class Runs(Watch):
         told: what came of a run, in words.
     """
 
-    def __init__(self, phases: Phases, told: Callable[[Entry], str]) -> None:
+    def __init__(self, phases: Phases, told: Callable[[LedgerEntry], str]) -> None:
         self._phases, self._told = phases, told
 
-    def noted(self, text: str) -> None:
+    def note(self, text: str) -> None:
         """A line about the file."""
         self._phases.say(text)
 
-    def started(self, done: int, total: int, name: str) -> None:
+    def on_start(self, done: int, total: int, name: str) -> None:
         """A phase each."""
         self._phases(name)(done, total)
 
-    def finished(self, entry: Entry, name: str, rest: str) -> None:
+    def on_finish(self, entry: LedgerEntry, name: str, rest: str) -> None:
         """A line each."""
         self._phases.say(f"{name}: {self._told(entry)}; {clock_text(entry.seconds)}; {rest}")
 
 
 @contextmanager
-def shown(*, quiet: bool = False) -> Iterator[Phases]:
+def show_progress(*, quiet: bool = False) -> Iterator[Phases]:
     """Gives what is told of phases and their steps, and shows them on the standard error stream."""
     if quiet or sys.stderr is None or sys.stderr.closed:
         yield Phases()

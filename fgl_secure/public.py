@@ -27,9 +27,9 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets
-from fgl_secure.graph.own_files import warned
+from fgl_secure.graph.own_files import data_warnings
 from fgl_secure.host import library_settings
-from fgl_secure.progress import shown
+from fgl_secure.progress import show_progress
 from fgl_secure.schemes import Assignment
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress
@@ -86,10 +86,10 @@ def audit(
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
             chosen measured anything.
     """
-    with warned(verbose=verbose):
-        chosen, source = _chosen(of, data, method, silos, split, seed)
+    with data_warnings(verbose=verbose):
+        chosen, source = _resolve_method(of, data, method, silos, split, seed)
         named = _one_of("scheme", schemes, scheme)
-        with _shown(progress) as phases:
+        with _progress_context(progress) as phases:
             return auditing.audit(
                 chosen, source, named, attacks, seed=int(seed), device=device, progress=phases,
                 command=command or _call(chosen, source, named, attacks, int(seed)),
@@ -135,24 +135,24 @@ def train(
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran.
     """
-    with warned(verbose=verbose):
-        chosen, source = _chosen(of, data, method, silos, split, seed)
-        with _shown(progress) as phases:
+    with data_warnings(verbose=verbose):
+        chosen, source = _resolve_method(of, data, method, silos, split, seed)
+        with _progress_context(progress) as phases:
             return training.train(chosen, source, scheme, seed=int(seed), device=device, coins=coins, progress=phases)
 
 
-def _shown(
+def _progress_context(
     progress: Callable[[str], Progress] | bool | None,
 ) -> AbstractContextManager[Callable[[str], Progress] | None]:
     if isinstance(progress, bool) or progress is None:
         in_notebook = "ipykernel" in sys.modules  # lines in pipes would be kept as outputs of cells
-        return shown(quiet=in_notebook if progress is None else not progress)
+        return show_progress(quiet=in_notebook if progress is None else not progress)
     if not callable(progress):
         raise InputError(f"progress must be a bool, None or a function; found {type(progress).__name__}")
     return nullcontext(progress)
 
 
-def _chosen(
+def _resolve_method(
     of: Any, data: Any, method: Method | str | None, silos: Any, split: int | None, seed: int
 ) -> tuple[Method, Source | str | None]:
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer):

@@ -69,15 +69,15 @@ def kinds() -> Mapping[str, type[Scheme]]:
     Raises:
         InputError: an entry point names no such class, or one that is called like another.
     """
-    found: dict[str, type[Scheme]] = {}
-    for kind in (*IN_TREE, *(_loaded(point) for point in plugins.installed_plugins(GROUP))):
-        if kind.label in found:
+    result: dict[str, type[Scheme]] = {}
+    for kind in (*IN_TREE, *(_load_scheme(point) for point in plugins.installed_plugins(GROUP))):
+        if kind.label in result:
             raise InputError(f"scheme must have a label of its own; found {kind.label} twice")
-        found[kind.label] = kind
-    return MappingProxyType(found)
+        result[kind.label] = kind
+    return MappingProxyType(result)
 
 
-def _loaded(point: EntryPoint) -> type[Scheme]:
+def _load_scheme(point: EntryPoint) -> type[Scheme]:
     """The class that an entry point names."""
     kind = plugins.load_plugin(point)
     if not (isinstance(kind, type) and issubclass(kind, Scheme)):
@@ -92,7 +92,7 @@ def _loaded(point: EntryPoint) -> type[Scheme]:
     return kind
 
 
-def _known(name: str) -> type[Scheme]:
+def _find_scheme(name: str) -> type[Scheme]:
     known = kinds()
     if name not in known:
         raise UnknownNameError("scheme", str(name), tuple(known))
@@ -113,23 +113,23 @@ def names(topology: str | None = None) -> tuple[str, ...]:
 
 def summary(name: str) -> str:
     """What a scheme does, in one line."""
-    return _known(name).summary
+    return _find_scheme(name).summary
 
 
 def parameters(name: str) -> tuple[str, ...]:
     """What may stand in brackets behind the name of a scheme."""
-    return _known(name).parameters
+    return _find_scheme(name).parameters
 
 
 def refusal(name: str, topology: str) -> str | None:
     """Why a scheme does not serve a topology, as the end of a sentence; None where it does."""
-    scheme = _known(name)()
+    scheme = _find_scheme(name)()
     if topology not in TOPOLOGIES:
         raise UnknownNameError("topology", str(topology), tuple(TOPOLOGIES))
     why = scheme.refuses(Topology.example(topology))
     if why is None:
         return None
-    where = ", ".join(each for each in TOPOLOGIES if scheme.refuses(Topology.example(each)) is None) or "none of these"
+    where = ", ".join(item for item in TOPOLOGIES if scheme.refuses(Topology.example(item)) is None) or "none of these"
     return f"{name} serves {where} and not {topology} ({TOPOLOGIES[topology]}): {why}"
 
 
@@ -160,10 +160,10 @@ def parse(
         Traceback (most recent call last):
         fgl_secure.errors.InputError: scheme must serve server, as plaintext, ...
     """
-    found = _NAME.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None:
+    result = _NAME.fullmatch(text.strip()) if isinstance(text, str) else None
+    if result is None:
         raise InputError(f"scheme must be written [TOPOLOGY=]NAME, with [parameter=value,...] behind; found {text!r}")
-    name, topology = found["name"], found["topology"]
+    name, topology = result["name"], result["topology"]
     known = kinds()
     if name not in known:
         raise UnknownNameError("scheme", name, tuple(known))
@@ -172,14 +172,14 @@ def parse(
     if topology is not None and topology not in topologies:
         raise InputError(f"scheme must be for {' or '.join(topologies)} here; found {text}, for {topology}")
     among = topologies if topology is None else (topology,)
-    served = next((each for each in among if refusal(name, each) is None), None)
+    served = next((item for item in among if refusal(name, item) is None), None)
     if served is None:
-        serving = dict.fromkeys(each for topology in among for each in names(topology))
+        serving = dict.fromkeys(item for topology in among for item in names(topology))
         raise InputError(
             f"scheme must serve {' or '.join(among)}, as {', '.join(serving)} do; {refusal(name, among[0])}; "
             f"found {text}"
         )
-    return served, _made(name, known[name], found["parameters"], usual.get(served, {}))
+    return served, _make_scheme(name, known[name], result["parameters"], usual.get(served, {}))
 
 
 def assignment(
@@ -200,8 +200,8 @@ def assignment(
     if not topologies:
         raise InputError("topologies must be one or more; found none")
     chosen: dict[str, Scheme] = {}
-    for each in re.split(r",(?![^\[]*\])", text) if isinstance(text, str) else [text]:
-        topology, scheme = parse(each, topologies, usual)
+    for item in re.split(r",(?![^\[]*\])", text) if isinstance(text, str) else [text]:
+        topology, scheme = parse(item, topologies, usual)
         if topology in chosen:
             raise InputError(f"scheme must be given once for {topology} of one run; found {text}")
         chosen[topology] = scheme
@@ -218,7 +218,7 @@ def server_scheme(text: str) -> Scheme:
     return parse(text, ("server",))[1]
 
 
-def _made(name: str, kind: type[Scheme], text: str | None, usual: Mapping[str, object]) -> Scheme:
+def _make_scheme(name: str, kind: type[Scheme], text: str | None, usual: Mapping[str, object]) -> Scheme:
     values = dict(_values(name, kind, text)) if text else {}
     fitting = {key: _of_kind(kind, key, value) for key, value in usual.items() if key in kind.parameters}
     kinds_of_it = {key: value for key, value in fitting.items() if isinstance(value, StrEnum)}
@@ -243,8 +243,8 @@ def _values(name: str, scheme: type[Scheme], text: str) -> Iterator[tuple[str, o
         raise InputError(f"{name} must be named without parameters, it has none; found [{text}]")
     fields = {key: _kind(scheme, key) for key in scheme.parameters}
     said: set[str] = set()
-    for each in text.split(","):
-        key, given, value = each.strip().partition("=")
+    for item in text.split(","):
+        key, given, value = item.strip().partition("=")
         if given:
             meant = next((long for long in fields if key in (long, SHORT.get(long))), None)
             if meant is None:
@@ -264,7 +264,7 @@ def _kind(scheme: type, name: str) -> Any:  # a type
     """The type of a field, without its None."""
     hint = _hints(scheme)[name]
     if isinstance(hint, types.UnionType):
-        (hint,) = (each for each in typing.get_args(hint) if each is not type(None))
+        (hint,) = (item for item in typing.get_args(hint) if item is not type(None))
     return hint
 
 

@@ -147,8 +147,8 @@ def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
             first = kernel(*arguments, (0, threads))
         finally:
             wait(others)  # they write into the arguments
-        found = [other.result() for other in others]
-        return None if first is None else sum(found, first)
+        result = [other.result() for other in others]
+        return None if first is None else sum(result, first)
 
     return run
 
@@ -259,9 +259,9 @@ def read_only(array: NDArray[Any]) -> NDArray[Any]:
 def _size(arguments: tuple[Any, ...]) -> int:
     """Numbers of the largest array."""
     largest = 0
-    for each in arguments:
-        if isinstance(each, np.ndarray):
-            largest = max(largest, each.size)
-        elif isinstance(each, tuple):
-            largest = max(largest, _size(each))
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            largest = max(largest, argument.size)
+        elif isinstance(argument, tuple):
+            largest = max(largest, _size(argument))
     return largest

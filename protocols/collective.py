@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
-from fgl_secure.runtime import Channel, Direction, Later, Step, simulate
-from fgl_secure.runtime.messages import SESSION_BYTES, taken
+from fgl_secure.runtime import Channel, Direction, LazyArray, Step, simulate
+from fgl_secure.runtime.messages import SESSION_BYTES, take_rows
 from fgl_secure.runtime.transcript import PARTICIPANTS, SECRETS
 from fgl_secure.typing import Array, Flags, Floats
 
@@ -63,16 +63,16 @@ class Collective:
         output: str | None = None,
     ) -> None:
         scheme.check_serves(topology)
-        scheme = scheme.fitted(topology)
+        scheme = scheme.fit(topology)
         if scheme.helpers:
             topology = replace(topology, helpers=_helpers(channel, scheme))
         self.scheme, self.topology, self._channel = scheme, topology, channel
         self._code: Code | None = scheme.encoding(topology) if code is None else code
         self._output = output or _output_of(topology.name)
-        named = scheme.keyed and not channel.batch_shape
+        named = scheme.uses_keys and not channel.batch_shape
         session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
-        self._machines = _checked(scheme.machines(topology, session, channel), scheme, channel)
-        self._ways = {Direction.FORWARD: topology.grouping, Direction.BACKWARD: topology.grouping.reversed()}
+        self._machines = _check_machines(scheme.machines(topology, session, channel), scheme, channel)
+        self._ways = {Direction.FORWARD: topology.grouping, Direction.BACKWARD: topology.grouping.reverse()}
         hosted = [_flags(machine.parties, len(channel.parties)) for machine in self._machines]
         self._hosts = {
             direction: [
@@ -82,15 +82,15 @@ class Collective:
             for direction, way in self._ways.items()
         }
 
-    def sum(self, rows: Array | Later, step: Step, vetoes: Flags | None = None) -> Array:
+    def sum(self, rows: Array | LazyArray, step: Step, vetoes: Flags | None = None) -> Array:
         """Computes the sums of one step.
 
         Args:
             rows: [n, d]; reals where there is a code or the scheme sums reals, integers up to the topology's bound
-                else. In a backward step the rows are the groups of the forward pass. Integers may be `Later`, made when
+                else. In a backward step the rows are the groups of the forward pass. Integers may be `LazyArray`, made when
                 they are handed in; they are laid out where they are recorded, or the scheme can't read them so.
             step: when; no two sums of a collective may have the same.
-            vetoes: bool [n], which owners of rows veto the sum, where they may; see `vetoed`.
+            vetoes: bool [n], which owners of rows veto the sum, where they may; see `is_vetoed`.
 
         Returns:
             [g, d] (behind a tape axis where all tapes run at once and sums depend on them): float64 for real rows,
@@ -104,7 +104,9 @@ class Collective:
         way = self._ways[step.direction]
         if rows.ndim != 2 or len(rows) != len(way.row_owner):
             raise InputError(f"values must be [{len(way.row_owner)}, d]; found {list(rows.shape)}")
-        if isinstance(rows, Later) and not (self.scheme.reads_one_by_one and not self._channel.recording.keeps(step)):
+        if isinstance(rows, LazyArray) and not (
+            self.scheme.reads_one_by_one and not self._channel.recording.keeps(step)
+        ):
             rows = np.asarray(rows)
         code, (wide, kind) = self._code if rows.dtype.kind == "f" else None, (rows.shape[1], rows.dtype)
         units: Any = rows if code is None else code.encode(np.asarray(rows))
@@ -116,16 +118,16 @@ class Collective:
             if vetoes is not None and len(own):
                 machine.veto(vetoes[own])
         name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
-        if not isinstance(units, Later):
+        if not isinstance(units, LazyArray):
             self._channel.note_inputs(name, step, way.row_owner, units)
         width = units.shape[1]
         del units
         simulate(self._machines, self._channel)
-        if self.vetoed:
+        if self.is_vetoed:
             return np.zeros((len(way.group_owner), wide), dtype=kind)
-        sums = self._gathered(step.direction, width)
+        sums = self._gather_sums(step.direction, width)
         for machine in self._machines:
-            machine.rest()
+            machine.reset()
         sums = sums if code is None else code.decode(sums)
         if self.topology.is_one_sum:
             self._note_learnt(sums, step)
@@ -133,12 +135,12 @@ class Collective:
 
     def _note_learnt(self, sums: Array, step: Step) -> None:
         """Notes the sum, and who is in it, for the party that is entitled to it."""
-        owner, channel, found = self.topology.grouping.group_owner, self._channel, self.included
+        owner, channel, result = self.topology.grouping.group_owner, self._channel, self.contributors
         channel.note_outputs(self._output, step, owner, np.broadcast_to(sums, (*channel.batch_shape, *sums.shape[-2:])))
-        if found is not None:
-            places = channel.parties.indices_of(found)[:, None]
-            everywhere = np.broadcast_to(places, (*channel.batch_shape, len(found), 1))
-            channel.note_outputs(PARTICIPANTS, step, np.repeat(owner, len(found)), everywhere)
+        if result is not None:
+            places = channel.parties.indices_of(result)[:, None]
+            everywhere = np.broadcast_to(places, (*channel.batch_shape, len(result), 1))
+            channel.note_outputs(PARTICIPANTS, step, np.repeat(owner, len(result)), everywhere)
 
     @property
     def code(self) -> Code | None:
@@ -146,17 +148,17 @@ class Collective:
         return self._code
 
     @property
-    def vetoed(self) -> bool:
+    def is_vetoed(self) -> bool:
         """Whether the last sum was vetoed, so that nobody knows it."""
-        return any(machine.vetoed for machine in self._machines)
+        return any(machine.is_vetoed for machine in self._machines)
 
     @property
-    def included(self) -> NDArray[np.int64] | None:
-        """Party identifiers of those whose rows are in the last sum, where there is one; see `SumMachine.included`."""
-        found = [machine.included for machine in self._machines]
-        return next((parties for parties in found if parties is not None), None)
+    def contributors(self) -> NDArray[np.int64] | None:
+        """Party identifiers of those whose rows are in the last sum, where there is one; see `SumMachine.contributors`."""
+        result = [machine.contributors for machine in self._machines]
+        return next((parties for parties in result if parties is not None), None)
 
-    def _gathered(self, direction: Direction, width: int) -> Array:
+    def _gather_sums(self, direction: Direction, width: int) -> Array:
         """The sums of all groups, from whichever machine hosts their owners."""
         out, groups = None, len(self._ways[direction].group_owner)
         for machine, _, own in self._hosts[direction]:
@@ -176,14 +178,14 @@ class Collective:
         return np.zeros((0, width)) if out is None else out
 
 
-def _checked(machines: tuple[SumMachine, ...], scheme: Scheme, channel: Channel) -> tuple[SumMachine, ...]:
+def _check_machines(machines: tuple[SumMachine, ...], scheme: Scheme, channel: Channel) -> tuple[SumMachine, ...]:
     """The machines of a scheme, if that is what they are: a scheme may come from another package."""
     wrong = (
-        [each for each in machines if not isinstance(each, SumMachine)] if isinstance(machines, tuple) else [machines]
+        [item for item in machines if not isinstance(item, SumMachine)] if isinstance(machines, tuple) else [machines]
     )
     if wrong:
         raise InputError(f"machines of {scheme.name} must be a tuple of SumMachines; found {type(wrong[0]).__name__}")
-    hosted = np.concatenate([np.empty(0, dtype=np.int64), *(each.parties for each in machines)])
+    hosted = np.concatenate([np.empty(0, dtype=np.int64), *(item.parties for item in machines)])
     if len(np.unique(hosted)) < len(hosted):
         raise InputError(f"machines of {scheme.name} must host every party once; one is hosted twice")
     if len(hosted) and not 0 <= int(hosted.min()) <= int(hosted.max()) < len(channel.parties):
@@ -194,20 +196,20 @@ def _checked(machines: tuple[SumMachine, ...], scheme: Scheme, channel: Channel)
 def _check_sums(sums: Array, groups: int, width: int, scheme: Scheme) -> None:
     fits = isinstance(sums, np.ndarray) and sums.dtype.kind in "fi" and sums.ndim >= 2 and sums.shape[-2] == groups
     if not (fits and sums.shape[-1] in (0, width)):
-        found = f"{sums.dtype} {list(sums.shape)}" if isinstance(sums, np.ndarray) else type(sums).__name__
-        raise ProtocolError(f"sums of {scheme.name} must be numbers [{groups}, {width}]; found {found}")
+        result = f"{sums.dtype} {list(sums.shape)}" if isinstance(sums, np.ndarray) else type(sums).__name__
+        raise ProtocolError(f"sums of {scheme.name} must be numbers [{groups}, {width}]; found {result}")
 
 
 def _flags(parties: NDArray[np.int64], count: int) -> Flags:
     """Bool [count]: which parties are among some."""
-    found = np.zeros(count, dtype=np.bool_)
-    found[parties] = True
-    return found
+    flags = np.zeros(count, dtype=np.bool_)
+    flags[parties] = True
+    return flags
 
 
-def _some(rows: Array | Later, which: NDArray[np.int64]) -> Any:
+def _some(rows: Array | LazyArray, which: NDArray[np.int64]) -> Any:
     """Some rows; those that are not laid out are for machines that read them one by one."""
-    return rows if len(which) == len(rows) else taken(rows, which)
+    return rows if len(which) == len(rows) else take_rows(rows, which)
 
 
 def _helpers(channel: Channel, scheme: Scheme) -> NDArray[np.int64]:

@@ -24,7 +24,7 @@ class Due:
     senders: Ids
     receivers: Ids
 
-    def found(self, messages: Messages) -> tuple[Ids | None, Ids]:
+    def find(self, messages: Messages) -> tuple[Ids | None, Ids]:
         """Which messages of a batch were due, and the place of each.
 
         What comes twice counts once. Where two parties exchange several and some are lost, none of them counts: nobody
@@ -48,15 +48,15 @@ class Due:
         wanted = np.searchsorted(due[order], pairs, side="right") - start
         wanted = (counts >= wanted) * wanted
         rank = np.arange(len(came)) - np.repeat(first, counts)
-        kept = rank < np.repeat(wanted, counts)
-        rows, places = known[arrival[kept]], order[(np.repeat(start, counts) + rank)[kept]]
+        mask = rank < np.repeat(wanted, counts)
+        rows, places = known[arrival[mask]], order[(np.repeat(start, counts) + rank)[mask]]
         by_place = np.argsort(places)
         whole = len(rows) == len(messages) and bool((rows[by_place] == np.arange(len(messages))).all())
         return None if whole else rows[by_place], places[by_place]
 
 
-def _alike(found: Ids, due: Ids) -> bool:
-    return found is due or np.array_equal(found, due)
+def _alike(result: Ids, due: Ids) -> bool:
+    return result is due or np.array_equal(result, due)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -99,21 +99,21 @@ class Hosted:
         way = route.way
         readers = route.custodians if by_custodian else route.receivers
         entitled = way.group_custodian if by_custodian else way.group_owner
-        rows, out = _held(way.row_owner, parties), _held(route.senders, parties)
-        groups, into = _held(entitled, parties), _held(readers, parties)
+        rows, out = _owned_places(way.row_owner, parties), _owned_places(route.senders, parties)
+        groups, into = _owned_places(entitled, parties), _owned_places(readers, parties)
         sends_all, reads_all = len(rows) == len(way.row_owner), len(groups) == len(entitled)
         target = way.target if reads_all else np.searchsorted(groups, way.target[into])
         return cls(
             len(rows),
             way.source if sends_all else np.searchsorted(rows, way.source[out]),
-            Due(_taken(route.senders, out), _taken(readers, out)),
-            _taken(route.receivers, out),
-            _taken(route.custodians, out),
+            Due(_take_ids(route.senders, out), _take_ids(readers, out)),
+            _take_ids(route.receivers, out),
+            _take_ids(route.custodians, out),
             groups,
             target,
             np.unique(target),
             route.segments if reads_all else Segments.by_group(target, len(groups)),
-            Due(_taken(route.senders, into), _taken(readers, into)),
+            Due(_take_ids(route.senders, into), _take_ids(readers, into)),
         )
 
     @classmethod
@@ -124,17 +124,17 @@ class Hosted:
         routes = Route.both_ways(grouping, minimum)
         return {way: cls.of(route, parties, by_custodian=by_custodian) for way, route in routes.items()}
 
-    def arrived(self, places: Ids) -> Segments:
+    def received_segments(self, places: Ids) -> Segments:
         """Those messages by group that are there: places int64 [k], ascending."""
         if len(places) == len(self.target):
             return self.segments
         return Segments.by_group(self.target[places], len(self.groups))
 
 
-def _held(owners: Ids, parties: Ids) -> Ids:
+def _owned_places(owners: Ids, parties: Ids) -> Ids:
     return np.flatnonzero(np.isin(owners, parties))
 
 
-def _taken(ids: Ids, which: Ids) -> Ids:
+def _take_ids(ids: Ids, which: Ids) -> Ids:
     """Some of them; the same array where that is all, so that ends are quickly found alike."""
     return ids if len(which) == len(ids) else ids[which]

@@ -50,10 +50,10 @@ class Identity:
         Raises:
             InputError: the file cannot be read, or holds something else.
         """
-        found = _from_hex(file)
-        if len(found) != 1:
-            raise InputError(f"identity must be a file of one line; {file.name} has {len(found)}")
-        return cls(found[0])
+        result = _from_hex(file)
+        if len(result) != 1:
+            raise InputError(f"identity must be a file of one line; {file.name} has {len(result)}")
+        return cls(result[0])
 
     def save(self, file: Path) -> None:
         """Writes the secret key, in hexadecimal, to a new file that only its owner may read.
@@ -104,10 +104,10 @@ class Identities:
         Raises:
             InputError: the file cannot be read or holds something else, or two parties have one key.
         """
-        found = _from_hex(file)
-        if len(set(found)) != len(found):
+        result = _from_hex(file)
+        if len(set(result)) != len(result):
             raise InputError(f"identities must all differ; at least two in {file.name} do not")
-        return cls(dict(enumerate(found)))
+        return cls(dict(enumerate(result)))
 
     def save(self, file: Path) -> None:
         """Writes the keys as `load` reads them."""
@@ -132,14 +132,14 @@ def _from_hex(file: Path) -> list[bytes]:
     """The lines of a file, each of which is a key in hexadecimal."""
     rule = f"identities must be files of keys, {2 * IDENTITY_BYTES} hexadecimal digits a line"
     try:
-        found = [bytes.fromhex(line) for line in file.read_text(encoding="ascii").split()]
+        result = [bytes.fromhex(line) for line in file.read_text(encoding="ascii").split()]
     except OSError as error:
         raise InputError(f"{rule}; {file.name} cannot be read ({error.strerror})") from error
     except ValueError as error:
         raise InputError(f"{rule}; {file.name} is none") from error
-    if not found or any(len(key) != IDENTITY_BYTES for key in found):
+    if not result or any(len(key) != IDENTITY_BYTES for key in result):
         raise InputError(f"{rule}; {file.name} is none")
-    return found
+    return result
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Contributors(StrEnum):
     a silo can subtract their rows from what its devices receive."""
 
 
-def computed(groups: Ids, least: int, foreign: Flags | None = None, counted: Flags | None = None) -> Flags:
+def is_computed(groups: Ids, least: int, foreign: Flags | None = None, counted: Flags | None = None) -> Flags:
     """Return which messages may go into the sums that they are for.
 
     Args:
@@ -56,8 +56,8 @@ def computed(groups: Ids, least: int, foreign: Flags | None = None, counted: Fla
     if foreign is not None:
         dropped = foreign & (np.bincount(groups, weights=counted & foreign) < least)[groups]
     enough = np.bincount(groups, weights=counted & ~dropped) >= least
-    found: Flags = enough[groups] & ~dropped
-    return found
+    result: Flags = enough[groups] & ~dropped
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Partnering:
         most: D, most partners of a device.
         least: k_min, how many a device wants at least.
         small_groups: what becomes of those that have fewer.
-        contributors: which partners count when it is decided what a sum is over; see `computed`.
+        contributors: which partners count when it is decided what a sum is over; see `is_computed`.
 
     Raises:
         InputError: most is below least, or least below 1.

@@ -18,7 +18,7 @@ from fgl_secure.algebra import FixedPoint
 from fgl_secure.dp import Perturbation, grid_rows
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.scheme import Encoding, Scheme, SumMachine, least_group
+from fgl_secure.protocols.scheme import RowEncoding, Scheme, SumMachine, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import (
     Claim,
@@ -58,9 +58,9 @@ class Perturbed(Scheme):
     adds_noise: ClassVar[bool] = True
 
     @property
-    def keyed(self) -> bool:  # type: ignore[override]  # as the inner scheme is
+    def uses_keys(self) -> bool:  # type: ignore[override]  # as the inner scheme is
         """The inner scheme's."""
-        return self.inner.keyed
+        return self.inner.uses_keys
 
     @property
     def name(self) -> str:
@@ -102,12 +102,12 @@ class Perturbed(Scheme):
         """The inner scheme's."""
         return self.inner.fixed_point(terms)
 
-    def fitted(self, topology: Topology) -> Scheme:
+    def fit(self, topology: Topology) -> Scheme:
         """Around the inner scheme as it fits the topology; where no noise is added, that one alone."""
-        inner = self.inner.fitted(topology)
+        inner = self.inner.fit(topology)
         return replace(self, inner=inner) if topology.name == NEIGHBOURS else inner
 
-    def encoding(self, topology: Topology) -> Encoding | None:
+    def encoding(self, topology: Topology) -> RowEncoding | None:
         """Neighbours' rows are clipped and put on the grid, and then written as the inner scheme does.
 
         Raises:
@@ -118,9 +118,9 @@ class Perturbed(Scheme):
             return self.inner.encoding(topology)
         return _OnGrid(self.settings, self._encoding(topology.terms))
 
-    def answered(self, grouping: Grouping) -> Grouping:
+    def answered_grouping(self, grouping: Grouping) -> Grouping:
         """The inner scheme's."""
-        return self.inner.answered(grouping)
+        return self.inner.answered_grouping(grouping)
 
     def require_all(self, senders: int) -> Scheme:
         """Around the inner scheme for sums that all senders are in."""
@@ -142,13 +142,13 @@ class Perturbed(Scheme):
             FieldRangeError: a noisy row may exceed the inner scheme's bound.
         """
         if topology.name != NEIGHBOURS:
-            return self.fitted(topology).machines(topology, session, draws, hosted, names=names)
+            return self.fit(topology).machines(topology, session, draws, hosted, names=names)
         plain, settings = topology.grouping, self.settings
         if topology.width > settings.width:
             raise InputError(
                 f"width must be at most the settings' {settings.width} coordinates; found {topology.width}"
             )
-        for way in (plain, plain.reversed()):
+        for way in (plain, plain.reverse()):
             settings.target.relation.check(way.row_owner[way.source], way.target)
         encoding, apart = self._encoding(topology.terms), replace(topology, grouping=PerMessage.of(plain))
         inner = self.inner.machines(apart, session, draws, hosted, names=names)
@@ -270,9 +270,9 @@ class PerMessage(Grouping):
         """Those of the plain grouping, also where they send nothing."""
         return self.plain.owners
 
-    def reversed(self) -> Grouping:
+    def reverse(self) -> Grouping:
         """The same messages turned round: what a row's reader sent it for becomes a row, message by message."""
-        return PerMessage._carrying(self.plain.reversed(), self.source)
+        return PerMessage._carrying(self.plain.reverse(), self.source)
 
     @classmethod
     def _carrying(cls, plain: Grouping, messages: Ids) -> PerMessage:
@@ -299,7 +299,7 @@ class Noisy(SumMachine):
         self._inner, self._settings, self._encoding, self._draws = inner, settings, encoding, draws
         self._sources = {
             direction: _Sources.of(way, inner.parties)
-            for direction, way in ((Direction.FORWARD, plain), (Direction.BACKWARD, plain.reversed()))
+            for direction, way in ((Direction.FORWARD, plain), (Direction.BACKWARD, plain.reverse()))
         }
         self._budget, self._spent = settings.open_budget(), 0
         self.remarks = inner.remarks
@@ -321,13 +321,13 @@ class Noisy(SumMachine):
         self._spent += 1
         self._draws.note_coins("noise", sources.owner, noise, step)
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
-        self._inner.take(messages)
+        self._inner.receive(messages)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """See `Machine.turn`."""
-        return self._inner.turn()
+        return self._inner.step()
 
     def state(self) -> Mapping[str, NDArray[Any]]:
         """The inner machine's, and how many releases are spent."""
@@ -348,9 +348,9 @@ class Noisy(SumMachine):
         return self._inner.sums
 
     @property
-    def included(self) -> Ids | None:
+    def contributors(self) -> Ids | None:
         """The inner machine's."""
-        return self._inner.included
+        return self._inner.contributors
 
     def _noisy(self, rows: NDArray[Any], source: Ids, noise: Ids) -> NDArray[Any]:
         """One row a message, as the inner scheme sums them."""

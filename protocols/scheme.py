@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import FixedPoint, PrimeField
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.streams import Ring
+from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.partnering import Contributors, Partnering
@@ -39,7 +39,7 @@ class Rounding(StrEnum):
     """Its client keeps it and adds it to the number of the next round (Seide et al. 2014, Karimireddy et al. 2019)."""
 
 
-class Encoding(Protocol):
+class RowEncoding(Protocol):
     """A map of real rows into what a scheme sums, and of sums back; `FixedPoint` is one."""
 
     @property
@@ -67,13 +67,13 @@ _ALONE = frozenset({"keys", "rounding"})
 """Fields whose values stand in a name without the field's name."""
 
 
-def _written(scheme: Any, each: Field[Any]) -> str:
+def _format_field(scheme: Any, field: Field[Any]) -> str:
     """How a name has a field of a scheme; empty where it has its default."""
-    value, default = getattr(scheme, each.name), each.default
+    value, default = getattr(scheme, field.name), field.default
     if value == (KeyAgreement.HYBRID if isinstance(value, KeyAgreement) else default):
         return ""
     text = str(value.modulus if isinstance(value, PrimeField) else value)
-    return text if each.name in _ALONE else f"{SHORT.get(each.name, each.name)}={text}"
+    return text if field.name in _ALONE else f"{SHORT.get(field.name, field.name)}={text}"
 
 
 class SumMachine(Machine):
@@ -112,7 +112,7 @@ class SumMachine(Machine):
             raise InputError("veto must be of a sum that senders may veto; this is none")
 
     @property
-    def vetoed(self) -> bool:
+    def is_vetoed(self) -> bool:
         """Whether an owner has vetoed the sum at hand, as far as the hosted parties know: there are no `sums` then."""
         return False
 
@@ -130,11 +130,11 @@ class SumMachine(Machine):
         return False
 
     @property
-    def included(self) -> Ids | None:
+    def contributors(self) -> Ids | None:
         """Party identifiers of those whose rows are in the one sum; None where there are several sums, or none yet."""
         return None
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         """Hears that the step at hand is over for everybody, and its sums read: forgets what only it needed.
 
         Where one process hosts all parties, what they hold of a step is large, and others need the memory meanwhile.
@@ -167,7 +167,7 @@ class Scheme(ABC):
     """Whether neighbours' rows are clipped, and carry noise that may be larger than what schemes are made for."""
     custodian_decodes: ClassVar[bool] = False
     """Whether the silo of a receiver sees every part of the receiver's sum, so that silos must not be receivers."""
-    keyed: ClassVar[bool] = True
+    uses_keys: ClassVar[bool] = True
     """Whether keys, tags or masks are bound to the name of a session, which is drawn for those alone."""
 
     @classmethod
@@ -179,8 +179,8 @@ class Scheme(ABC):
     def name(self) -> str:
         """The label, with the parameters that differ from the default in brackets."""
         known: Any = self  # schemes are dataclasses
-        chosen = [_written(known, each) for each in fields(known) if each.name in (self.named or self.parameters)]
-        named = ",".join(sorted(filter(None, chosen), key=lambda each: not each.startswith("p=")))
+        chosen = [_format_field(known, item) for item in fields(known) if item.name in (self.named or self.parameters)]
+        named = ",".join(sorted(filter(None, chosen), key=lambda item: not item.startswith("p=")))
         return f"{self.label}[{named}]" if named else self.label
 
     @property
@@ -217,11 +217,11 @@ class Scheme(ABC):
         """
         return None
 
-    def fitted(self, topology: Topology) -> Scheme:  # noqa: ARG002  # for those that adapt
+    def fit(self, topology: Topology) -> Scheme:  # noqa: ARG002  # for those that adapt
         """The scheme with parameters that it chooses for a topology that it serves."""
         return self
 
-    def encoding(self, topology: Topology) -> Encoding | None:
+    def encoding(self, topology: Topology) -> RowEncoding | None:
         """The map of real rows of a topology into what is summed; None where rows go in as they are.
 
         Raises:
@@ -241,7 +241,7 @@ class Scheme(ABC):
         """The scheme as it runs between such partners."""
         return self
 
-    def answered(self, grouping: Grouping) -> Grouping:
+    def answered_grouping(self, grouping: Grouping) -> Grouping:
         """The messages of a grouping that go into sums which are computed."""
         return grouping
 
@@ -273,7 +273,7 @@ class Scheme(ABC):
         if self.precision is not None:
             raise InputError(f"precision must be given once; found another one for {self.name}")
 
-    def ring_of(self, topology: Topology) -> Ring | None:  # noqa: ARG002  # for those with masks
+    def ring_of(self, topology: Topology) -> ModularRing | None:  # noqa: ARG002  # for those with masks
         """The ring that vectors of one sum of all clients are masked in, and how its elements travel; None for none."""
         return None
 
@@ -390,7 +390,7 @@ def least_group(scheme: Scheme) -> int:
         sizes = np.arange(1, most + 1)
         target, rows = np.repeat(np.arange(most), sizes), np.arange(sizes.sum())
         apart = np.zeros_like(rows), np.ones_like(sizes)
-        kept = scheme.answered(Grouping(rows, sizes, rows, target, *apart)).target
+        kept = scheme.answered_grouping(Grouping(rows, sizes, rows, target, *apart)).target
         if len(kept):
             return int(sizes[kept].min())
         most *= 4

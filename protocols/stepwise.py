@@ -85,9 +85,9 @@ def _sealed_state(owner: bytes, arrays: Mapping[str, Array]) -> dict[str, Array]
         owner: what parties agree on, and which machine of which parties it is.
         arrays: all that changes.
     """
-    kept = {name: value.copy() for name, value in arrays.items()}
-    kept[DIGEST] = np.frombuffer(_digest(owner, kept), dtype=np.uint8)
-    return kept
+    remaining = {name: value.copy() for name, value in arrays.items()}
+    remaining[DIGEST] = np.frombuffer(_digest(owner, remaining), dtype=np.uint8)
+    return remaining
 
 
 def _opened_state(owner: bytes, state: Mapping[str, Array]) -> dict[str, Array]:
@@ -114,12 +114,12 @@ def check_arrays(arrays: Mapping[str, Array], like: Mapping[str, Array]) -> None
 
 
 def _digest(owner: bytes, arrays: Mapping[str, Array]) -> bytes:
-    found = hashlib.sha256(b"fgl-secure machine state 2" + hashlib.sha256(owner).digest())
+    result = hashlib.sha256(b"fgl-secure machine state 2" + hashlib.sha256(owner).digest())
     for name in sorted(arrays):
         value = np.ascontiguousarray(arrays[name])
-        found.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())
-        found.update(value.data if value.size else b"")
-    return found.digest()
+        result.update(f"{name}|{value.dtype.str}|{value.shape}|".encode())
+        result.update(value.data if value.size else b"")
+    return result.digest()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -141,14 +141,14 @@ class SumTerms:
     @property
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
-        topology, found = self.topology, hashlib.sha256(b"fgl-secure terms of sums 1")
+        topology, result = self.topology, hashlib.sha256(b"fgl-secure terms of sums 1")
         numbers = (topology.width, topology.bound, topology.aggregator, self.tapes, topology.circuits.hops)
         for part in (self.scheme, topology.name, str(numbers)):
-            found.update(hashlib.sha256(part.encode()).digest())
-        found.update(hashlib.sha256(self.session).digest())
+            result.update(hashlib.sha256(part.encode()).digest())
+        result.update(hashlib.sha256(self.session).digest())
         g = topology.grouping
-        forward = g.answered(1)
-        backward = forward.reversed().answered(1)
+        forward = g.answered_grouping(1)
+        backward = forward.reverse().answered_grouping(1)
         ends = (g.row_owner, g.group_owner, g.source, g.target, g.row_custodian, g.group_custodian)
         ways, others = topology.circuits.table.ravel(), topology.others
         for ids in (
@@ -161,9 +161,9 @@ class SumTerms:
             ways,
             others,
         ):
-            found.update(struct.pack(">Q", len(ids)))
-            found.update(np.ascontiguousarray(ids, dtype="<i8").tobytes())
-        return found.digest()
+            result.update(struct.pack(">Q", len(ids)))
+            result.update(np.ascontiguousarray(ids, dtype="<i8").tobytes())
+        return result.digest()
 
 
 class _Terms(Protocol):
@@ -345,9 +345,9 @@ class StepwiseMachine(CheckpointedMachine):
             raise StaleMessageError("messages must be of the step at hand; found some of another")
         return messages
 
-    def _placed(self, due: Due, messages: Messages) -> tuple[Messages, Ids]:
+    def _place_messages(self, due: Due, messages: Messages) -> tuple[Messages, Ids]:
         """The messages that were due, and the place of each among them; leaves a remark where others came."""
-        rows, places = due.found(self._current(messages))
+        rows, places = due.find(self._current(messages))
         if rows is None:
             return messages, places
         for sender in np.unique(np.delete(messages.senders, rows)).tolist():
@@ -361,20 +361,20 @@ class StepwiseMachine(CheckpointedMachine):
         Raises:
             ProtocolError: something is in one of the places, or earlier values have another shape or type.
         """
-        at = f"{name} at"
+        index = f"{name} at"
         if name in self._kept:
             before = self._kept[name]
-            if np.isin(places, self._kept[at]).any():
+            if np.isin(places, self._kept[index]).any():
                 raise ProtocolError("messages must arrive once; at least one has arrived before")
             if before.dtype != values.dtype or before.shape[axis + 1 :] != values.shape[axis + 1 :]:
                 raise MalformedMessageError("messages of one phase must be of one shape and type; they are not")
-            values, places = np.concatenate([before, values], axis=axis), np.concatenate([self._kept[at], places])
+            values, places = np.concatenate([before, values], axis=axis), np.concatenate([self._kept[index], places])
             order = np.argsort(places)
             values, places = np.take(values, order, axis=axis), places[order]
-        self._kept[name], self._kept[at] = values, places
+        self._kept[name], self._kept[index] = values, places
 
 
-class Together(SumMachine):
+class CompositeMachine(SumMachine):
     """Machines of which some host the same parties; a message goes to the one that its phase is for.
 
     Args:
@@ -396,15 +396,15 @@ class Together(SumMachine):
         self._parts[0].begin(step, rows)
         self._parts[1].begin(step)
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         if messages.phase not in self._host:
             raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
-        self._host[messages.phase].take(messages)
+        self._host[messages.phase].receive(messages)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """What either has to say."""
-        return chain(*[machine.turn() for machine in self._parts])
+        return chain(*[machine.step() for machine in self._parts])
 
     def state(self) -> Mapping[str, Array]:
         """Both states, under numbered names."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, Segments
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError
-from fgl_secure.protocols.partnering import Contributors, computed
+from fgl_secure.protocols.partnering import Contributors, is_computed
 from fgl_secure.runtime import Direction, Directory, Role
 from fgl_secure.typing import Flags, Ids
 
@@ -41,10 +41,10 @@ class LinkKeys:
         Raises:
             InputError: two of them have no key.
         """
-        found = self._places.find(devices, partners)
-        if (found < 0).any():
+        result = self._places.find(devices, partners)
+        if (result < 0).any():
             raise InputError("partners must have agreed on keys where no tags are told; at least two have not")
-        return found
+        return result
 
 
 Reals = NDArray[np.floating[Any]]
@@ -97,7 +97,7 @@ class Grouping:
             if len(index) and not (int(index.min()) >= 0 and int(index.max()) < size):
                 raise InputError(f"{name} must lie in 0..{size - 1}; found {int(index.min())}..{int(index.max())}")
 
-    def reversed(self) -> Grouping:
+    def reverse(self) -> Grouping:
         """The sums of the backward pass: every message turned round."""
         return Grouping(
             self.group_owner, self.row_owner, self.target, self.source, self.group_custodian, self.row_custodian
@@ -116,12 +116,12 @@ class Grouping:
     @property
     def foreign(self) -> Flags:
         """Bool [m]: which messages are between owners that different parties administer."""
-        found: Flags = self.row_custodian[self.source] != self.group_custodian[self.target]
-        return found
+        result: Flags = self.row_custodian[self.source] != self.group_custodian[self.target]
+        return result
 
-    def answered(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:
-        """Without the messages to groups of fewer than `minimum`, whose sums are not computed; see `computed`."""
-        kept = computed(self.target, minimum, self.foreign if contributors is Contributors.FOREIGN else None)
+    def answered_grouping(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:
+        """Without the messages to groups of fewer than `minimum`, whose sums are not computed; see `is_computed`."""
+        kept = is_computed(self.target, minimum, self.foreign if contributors is Contributors.FOREIGN else None)
         return self if kept.all() else replace(self, source=self.source[kept], target=self.target[kept])
 
     @property
@@ -150,7 +150,7 @@ class AgreedGrouping(Grouping):
                 f"found {self.forward.shape} and {self.backward.shape}"
             )
 
-    def answered(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:  # noqa: ARG002
+    def answered_grouping(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:  # noqa: ARG002
         """Those that go into sums, as counted by the parties that know all messages of a sum."""
         if self.forward.all():
             return self
@@ -158,7 +158,7 @@ class AgreedGrouping(Grouping):
         flags = self.forward[self.forward], self.backward[self.forward]
         return AgreedGrouping(self.row_owner, self.group_owner, *ends, self.row_custodian, self.group_custodian, *flags)
 
-    def reversed(self) -> Grouping:
+    def reverse(self) -> Grouping:
         """The sums of the other pass."""
         return AgreedGrouping(
             self.group_owner, self.row_owner, self.target, self.source,
@@ -192,7 +192,7 @@ class Route:
             way: who sends what to whom.
             minimum: least messages of a sum that is computed; smaller groups are left out.
         """
-        way = way.answered(minimum)
+        way = way.answered_grouping(minimum)
         ends = (way.row_owner[way.source], way.group_owner[way.target], way.group_custodian[way.target])
         for ids in ends:
             ids.flags.writeable = False
@@ -204,10 +204,10 @@ class Route:
 
         With a minimum, a backward sum over fewer than that is left out as well.
         """
-        forward = grouping.answered(minimum)
+        forward = grouping.answered_grouping(minimum)
         return {
             Direction.FORWARD: cls.along(forward),
-            Direction.BACKWARD: cls.along(forward.reversed(), minimum),
+            Direction.BACKWARD: cls.along(forward.reverse(), minimum),
         }
 
 
@@ -240,20 +240,20 @@ class PairIndex:
         for known in self._asked:
             if np.array_equal(known[0], ones) and np.array_equal(known[1], others):
                 return known[2]
-        found = self._found(ones, others)
-        found.flags.writeable = False
-        self._asked = [*self._asked[1 - MOST_ASKED :], (ones.copy(), others.copy(), found)]
-        return found
+        result = self._find(ones, others)
+        result.flags.writeable = False
+        self._asked = [*self._asked[1 - MOST_ASKED :], (ones.copy(), others.copy(), result)]
+        return result
 
-    def _found(self, ones: Ids, others: Ids) -> Ids:
+    def _find(self, ones: Ids, others: Ids) -> Ids:
         if not len(self._names):
             return np.full(len(ones), -1, dtype=np.int64)
         rank = np.minimum(np.searchsorted(self._others, others), len(self._others) - 1)
         wanted = ones << 32 | rank
         place = np.minimum(np.searchsorted(self._names, wanted), len(self._names) - 1)
         known = (self._names[place] == wanted) & (self._others[rank] == others)
-        found: Ids = np.where(known, self._order[place], -1)
-        return found
+        result: Ids = np.where(known, self._order[place], -1)
+        return result
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -298,8 +298,8 @@ class Circuits:
         if (place >= 0).all():
             before, behind = self.table[place, 2], self.table[place, 3]
             if (((before == senders) | (behind == senders)) & (senders >= 0)).all():
-                found: Ids = np.where(before == senders, behind, before)
-                return found
+                result: Ids = np.where(before == senders, behind, before)
+                return result
         raise MalformedMessageError("what is handed on must come along a known way; at least one message does not")
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.algebra import MERSENNE_31
 from fgl_secure.coins import MAX_TAPES, Coins, SimulationCoins, SystemCoins, TapeCoins, distinct_elements
@@ -91,7 +91,7 @@ def test_tapes_enumerate_every_word_exactly_once(modulus: int, draws: list[int])
     coins = TapeCoins(modulus, length)
     taken = [coins.uniform(modulus, (count,)) for count in draws]
     words = np.concatenate([np.empty((modulus**length, 0), dtype=np.int64), *taken], axis=1)
-    assert coins.unused == 0
+    assert coins.unused_coins == 0
     assert coins.batch_shape == (modulus**length,)
     expected = itertools.product(range(modulus), repeat=length)
     assert Counter(map(tuple, words.tolist())) == Counter(expected)
@@ -101,7 +101,7 @@ def test_tapes_keep_the_shape_of_a_draw() -> None:
     """A draw of shape [2, 1] has the tapes in front, and leaves the other coins for later draws."""
     coins = TapeCoins(3, 4)
     assert coins.uniform(3, (2, 1)).shape == (81, 2, 1)
-    assert coins.unused == 2
+    assert coins.unused_coins == 2
 
 
 def test_exhausted_tapes_raise_and_stay_as_they_were() -> None:
@@ -204,7 +204,7 @@ def test_clients_that_go_on_in_forks_have_noise_and_keys_of_their_own() -> None:
     mapping = {"w": np.zeros(20)}
     for scheme in ("plaintext", "pairwise-masking"):
         aggregator = SecureAggregator.for_clients(3, scheme, threshold=2, privacy=noise)
-        server = aggregator.server_round(Layout.of(mapping))
+        server = aggregator.server_round(TensorLayout.of(mapping))
         client = aggregator.client_round(0, server.session, server.number)
         client.provide(mapping)
         state, asked = client.state(), server.requests()[0]

@@ -113,7 +113,7 @@ def test_a_pickled_record_has_no_secret_of_a_client(scheme: str) -> None:
     assert not any(secret in data for secret in secrets)
     again = pickle.loads(data)  # noqa: S301  # made above
     assert not again.transcript.private
-    assert (again.arrived(1) == whole.arrived(1)).all()
+    assert (again.received_words(1) == whole.received_words(1)).all()
     for batch in again.transcript.messages:
         assert not any(field.flags.writeable for field in batch.fields.values())
         with pytest.raises(TypeError):

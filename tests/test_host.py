@@ -12,7 +12,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from fgl_secure import SecureAggregator, audit, backbones, methods, train
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.threads import most
 from fgl_secure.training.backbones import GCNLayer
@@ -139,11 +139,11 @@ def means(scheme: str) -> list[Any]:
     ]
     aggregator = SecureAggregator.for_clients(3, scheme, bound=1.0, coins=SimulationCoins(3))
     first = aggregator.mean(trees)
-    server = aggregator.server_round(Layout.of(trees[0]))
+    server = aggregator.server_round(TensorLayout.of(trees[0]))
     clients = [aggregator.client_round(i, server.session, server.number) for i in range(3)]
     for client, tree in zip(clients, trees, strict=True):
         client.provide(tree)
-    while not server.done:
+    while not server.is_done:
         for i, request in server.requests().items():
             server.receive(i, clients[i].reply(request))
         server.advance()

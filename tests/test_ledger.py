@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fgl_secure.errors import InputError
-from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
+from fgl_secure.ledger import LedgerEntry, Run, RunLedger, Watch, complete_runs, provenance
 from tests.error_codes import about
 
 KEY = {"of": "test", "seed": 0, "epochs": None, "lines": "a\u2028b"}
@@ -26,31 +26,31 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_run_comes_back_as_it_was(path: Path) -> None:
     """Floats to the bit, None, text with odd separators; keys in any order."""
-    Ledger(path).add(KEY, {"x": 0.1 + 0.2, "y": None}, 1.5)
-    assert Ledger(path).find(dict(reversed(KEY.items()))) == Entry(KEY, {"x": 0.1 + 0.2, "y": None}, 1.5)
-    assert Ledger(path).find({**KEY, "seed": 1}) is None
+    RunLedger(path).add(KEY, {"x": 0.1 + 0.2, "y": None}, 1.5)
+    assert RunLedger(path).find(dict(reversed(KEY.items()))) == LedgerEntry(KEY, {"x": 0.1 + 0.2, "y": None}, 1.5)
+    assert RunLedger(path).find({**KEY, "seed": 1}) is None
 
 
 def test_nothing_is_made_before_the_first_run(path: Path) -> None:
     """A ledger that nothing is added to leaves no file and no folder."""
-    Ledger(path)
+    RunLedger(path)
     assert not path.parent.exists()
 
 
 @pytest.mark.parametrize("kept", [1, 4, 9, 30, -2])
 def test_a_torn_line_is_skipped_and_its_run_is_run_again(path: Path, kept: int) -> None:
     """A kill in the middle of a line costs that run alone, is said, and leaves the file readable ever after."""
-    ledger = Ledger(path)
+    ledger = RunLedger(path)
     ledger.add(KEY, 1, 0.0)
     whole = path.read_bytes()
     ledger.add({**KEY, "seed": 1}, 2, 0.0)
     torn = path.read_bytes()[len(whole) :]
     path.write_bytes(whole + torn[:kept])
-    again = Ledger(path)
+    again = RunLedger(path)
     assert list(again.notes([KEY])) == [f"{path}: 1 torn line is skipped"]
     assert (again.find(KEY) is not None, again.find({**KEY, "seed": 1})) == (True, None)
     again.add({**KEY, "seed": 1}, 3, 0.0)
-    found = Ledger(path).find({**KEY, "seed": 1})
+    found = RunLedger(path).find({**KEY, "seed": 1})
     assert found is not None
     assert found.found == 3
 
@@ -61,7 +61,7 @@ def test_a_file_of_somebody_elses_is_refused_and_left_alone(path: Path, text: st
     path.parent.mkdir()
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError, check=about("runs")):
-        Ledger(path)
+        RunLedger(path)
     assert path.read_text(encoding="utf-8") == text
 
 
@@ -69,16 +69,16 @@ def test_a_file_of_somebody_elses_is_refused_and_left_alone(path: Path, text: st
 def test_what_is_no_file_is_refused(place: str) -> None:
     """A device, a folder, and a place below a file take no runs."""
     with pytest.raises(InputError, check=about("runs")):
-        Ledger(Path(place))
+        RunLedger(Path(place))
 
 
 def test_several_writers_leave_whole_lines(path: Path) -> None:
     """Ledgers that add to one file at the same time lose no line and mix none."""
-    ledgers = [Ledger(path) for _ in range(4)]
+    ledgers = [RunLedger(path) for _ in range(4)]
     with ThreadPoolExecutor(4) as pool:
         for number in range(40):
             pool.submit(ledgers[number % 4].add, {**KEY, "seed": number}, "x" * 5000, 0.0)
-    assert all(Ledger(path).find({**KEY, "seed": number}) for number in range(40))
+    assert all(RunLedger(path).find({**KEY, "seed": number}) for number in range(40))
 
 
 FULL = """
@@ -98,7 +98,7 @@ def test_a_disk_that_is_full_ends_the_writing_and_not_the_runs(tmp_path: Path) -
     """Where no line fits any more, runs go on in memory, and the error says so; what was written stays readable."""
     done = subprocess.run([sys.executable, "-c", FULL], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("runs must be a file that takes finished runs; found runs.jsonl (")
-    ledger = Ledger(tmp_path / "runs.jsonl")
+    ledger = RunLedger(tmp_path / "runs.jsonl")
     assert ledger.find({"of": "test", "seed": 2}) is not None
     assert ledger.find({"of": "test", "seed": 8}) is None
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[0] == resource.RLIM_INFINITY, "the limit was that process's own"
@@ -108,7 +108,7 @@ class Rests(Watch):
     def __init__(self) -> None:
         self.rests: list[str] = []
 
-    def finished(self, entry: Entry, name: str, rest: str) -> None:  # noqa: ARG002  # as it is told
+    def on_finish(self, entry: LedgerEntry, name: str, rest: str) -> None:  # noqa: ARG002  # as it is told
         self.rests.append(rest)
 
 
@@ -119,7 +119,7 @@ def test_what_remains_is_judged_by_the_runs_most_like_it(monkeypatch: pytest.Mon
     names = [("slow", 0), ("fast", 0), ("slow", 1), ("fast", 1)]
     runs = [Run({"of": name, "seed": seed}, name, (name,), lambda: None) for name, seed in names]
     watch = Rests()
-    completed(runs, Ledger(), watch)
+    complete_runs(runs, RunLedger(), watch)
     assert watch.rests == [
         "1 of 4, about 3:00 left", "2 of 4, about 1:01 left", "3 of 4, about 0:01 left", "4 of 4",
     ]  # fmt: skip
@@ -141,7 +141,7 @@ def test_what_a_long_run_worked_with_is_gone_when_the_next_begins(
 
     gc.disable()
     try:
-        completed([Run({"of": "test", "seed": seed}, "run", (), work) for seed in range(2)], Ledger())
+        complete_runs([Run({"of": "test", "seed": seed}, "run", (), work) for seed in range(2)], RunLedger())
     finally:
         gc.enable()
     assert found == [0, left]
@@ -149,7 +149,7 @@ def test_what_a_long_run_worked_with_is_gone_when_the_next_begins(
 
 def test_lines_of_other_options_are_told_by_what_differs(path: Path) -> None:
     """Few kinds are named, the rest is counted; what is of another command is nobody's business."""
-    ledger = Ledger(path)
+    ledger = RunLedger(path)
     for epochs in (1, 2, 3, 4, 4):
         ledger.add({**KEY, "epochs": epochs, "seed": 0 if epochs < 4 else epochs}, 1, 0.0)
     ledger.add({**KEY, "of": "another"}, 1, 0.0)

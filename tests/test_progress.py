@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from fgl_secure import progress
-from fgl_secure.progress import Lines, shown
+from fgl_secure.progress import Lines, show_progress
 
 
 def ticking(*times: float) -> Callable[[], float]:
@@ -46,7 +46,7 @@ def test_a_pipe_gets_a_line_now_and_then(
 ) -> None:
     """Lines come on the error stream although nothing happens; with --quiet there is none."""
     monkeypatch.setattr(progress, "EVERY", 0.01)
-    with shown(quiet=quiet) as phases:
+    with show_progress(quiet=quiet) as phases:
         phases("waiting")(1, 4)
         deadline = time.monotonic() + (0.1 if quiet else 20)
         told = ""
@@ -62,7 +62,7 @@ def test_nothing_is_said_after_the_end(capsys: pytest.CaptureFixture[str], monke
     """A run that ends soon says nothing, and its teller has ended with it."""
     monkeypatch.setattr(progress, "EVERY", 60)
     start = time.monotonic()
-    with shown() as phases:
+    with show_progress() as phases:
         phases("short")
     assert time.monotonic() - start < 30
     assert capsys.readouterr().err == ""
@@ -72,7 +72,7 @@ def test_a_terminal_gets_bars(capsys: pytest.CaptureFixture[str], monkeypatch: p
     """On a terminal a bar names the phase."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with shown() as phases:
+    with show_progress() as phases:
         phases("training under secmp")(1, 4)
         phases("attacking secmp")(2, 4)
     assert "attacking secmp" in capsys.readouterr().err

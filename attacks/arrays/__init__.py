@@ -26,8 +26,8 @@ from fgl_secure.attacks.gradients.inversion import (
     inverting_gradients,
     total_variation,
 )
-from fgl_secure.attacks.gradients.matching import matched, recovered
-from fgl_secure.attacks.gradients.single import counted
+from fgl_secure.attacks.gradients.matching import is_recovered, match_rows
+from fgl_secure.attacks.gradients.single import count_labels
 from fgl_secure.attacks.message_passing import fingerprint
 from fgl_secure.attacks.recovery import largest_share, share_right
 from fgl_secure.attacks.row_space import solver
@@ -118,17 +118,17 @@ def match(
         raise InputError("table must have at least 1 row; found 0")
     both, rng = comparable(np.concatenate([here, there])), np.random.default_rng(_whole(seed, "seed"))
     if method != "degrees":  # degrees are recovered from the features' own values
-        both = _centred(both)
+        both = _center(both)
     mine, theirs = both[: len(here)], both[len(here) :]
     if method == "nearest":
         rows = nearest(mine, theirs, 1, rng, rounding=0.0)[:, 0]
     elif method == "assignment":
         rows = one_to_one(mine, theirs, rng, rounding=0.0)
     elif method == "degrees":
-        found = by_degree(mine, theirs, rng)
-        if found is None:
+        result = by_degree(mine, theirs, rng)
+        if result is None:
             raise InputError('features must tell degrees for method="degrees"; they do not: take "nearest"')
-        rows = found[:, 0]
+        rows = result[:, 0]
     else:
         raise InputError(f'method must be "nearest", "assignment" or "degrees"; found {method!r}')
     if truth is None:
@@ -139,7 +139,7 @@ def match(
     return Matches(share_right("matched", rows == actual, None, finding, random=1 / len(there), prior=prior), rows)
 
 
-def _centred(features: Floats) -> Floats:
+def _center(features: Floats) -> Floats:
     """Features around their median: a common offset would exceed the differences between rows in squared distances."""
     centred = features - np.median(features, axis=0)
     largest = float(np.abs(centred).max(initial=0.0))
@@ -215,7 +215,7 @@ def edges_from_product(
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Pairs(Result):
+class ContainedPairs(Result):
     """Pairs of a sum and a dictionary row that it contains.
 
     Attributes:
@@ -227,7 +227,7 @@ class Pairs(Result):
     rows: Ids
 
 
-def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None = None) -> Pairs:
+def find_contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None = None) -> ContainedPairs:
     """Find the terms of sums in a public dictionary of sparse, non-negative rows: the sum has all of their columns.
 
     Every exact sum reveals this to its receiver, under any scheme and any weights.
@@ -245,16 +245,16 @@ def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None
         InputError: shapes do not fit, or an entry is not finite or negative.
 
     Examples:
-        >>> contained([[2, 0, 1]], [[1, 0, 0], [0, 1, 0], [1, 0, 1]]).rows
+        >>> find_contained([[2, 0, 1]], [[1, 0, 0], [0, 1, 0], [1, 0, 1]]).rows
         array([0, 2])
     """
     totals, listed = _matrix(sums, "sums"), _matrix(dictionary, "dictionary", columns_of=sums)
     for name, values in (("sums", totals), ("dictionary", listed)):
         if (values < 0).any():
             raise InputError(f"{name} must not be negative; at least one entry is")
-    where, which = fingerprint.contained(totals, listed)
+    where, which = fingerprint.find_contained(totals, listed)
     if truth is None:
-        return Pairs(None, where, which)
+        return ContainedPairs(None, where, which)
     actual = _matrix(truth, "truth") != 0
     if actual.shape != (len(totals), len(listed)):
         raise InputError(f"truth must have shape [{len(totals)}, {len(listed)}]; found {list(actual.shape)}")
@@ -266,7 +266,7 @@ def contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike | None
     density, right = float(actual.mean()), (claimed & actual).ravel()[either]
     finding = "rows are found in their sums, among pairs that are true or claimed."
     measured = share_right("rows found", right, either // len(listed), finding, random=density, prior=density)
-    return Pairs(measured, where, which)
+    return ContainedPairs(measured, where, which)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -343,7 +343,7 @@ Loss = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _SeenOfModule:
+class _ModuleGradient:
     """The gradient of a module; see `Sought`."""
 
     call: Callable[[torch.Tensor], torch.Tensor]  # inputs to logits
@@ -356,7 +356,7 @@ class _SeenOfModule:
     box: tuple[float, float] | None
     image_shape: tuple[int, int] | None
 
-    def shown(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def gradient_of(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         value = self.loss(self.call(x), labels)
         slopes = torch.autograd.grad(value, self.parameters, create_graph=True, materialize_grads=True)
         return torch.cat([slope.reshape(-1) for slope in slopes])
@@ -422,18 +422,18 @@ def invert(
     """
     if not isinstance(method, str) or method not in _METHODS:
         raise InputError(f'method must be "cosine", "dlg" or "idlg"; found {method!r}')
-    seen = _seen(model, gradient, tuple(shape), labels, call, loss, box, image_shape)
+    seen = _observe_module(model, gradient, tuple(shape), labels, call, loss, box, image_shape)
     trying, attempt = effort or (Effort(300) if method == "cosine" else Effort(150, 2)), _METHODS[method]
-    best = min((attempt(seen, trying.steps, start) for start in trying.starts()), key=lambda each: each.distance)
-    found, batch = np.asarray(best.features), len(seen.labels)
+    best = min((attempt(seen, trying.steps, start) for start in trying.starts()), key=lambda item: item.distance)
+    result, batch = np.asarray(best.features), len(seen.labels)
     if truth is None:
-        return Inversion(None, found, best.labels, best.distance)
-    order, measured = _scored(found, batch, as_floats(truth, "truth"), box, public)
-    return Inversion(measured, found[order], best.labels[order[:batch]], best.distance)
+        return Inversion(None, result, best.labels, best.distance)
+    order, measured = _score_inputs(result, batch, as_floats(truth, "truth"), box, public)
+    return Inversion(measured, result[order], best.labels[order[:batch]], best.distance)
 
 
-def _scored(
-    found: NDArray[np.float64],
+def _score_inputs(
+    result: NDArray[np.float64],
     batch: int,
     truth: NDArray[np.float64],
     box: tuple[float, float] | None,
@@ -441,21 +441,21 @@ def _scored(
 ) -> tuple[Ids, Measurement]:
     """The order of the inputs that fits the truth best, and the share of the batch that is recovered."""
     check_finite(truth, "truth")
-    if truth.shape[1:] != found.shape[1:] or len(truth) not in (batch, len(found)):
-        raise InputError(f"truth must have shape {list(found.shape)}; found {list(truth.shape)}")
-    flat, true = found.reshape(len(found), -1), truth.reshape(len(truth), -1)
-    order = matched(flat[: len(true)], true, batch)
+    if truth.shape[1:] != result.shape[1:] or len(truth) not in (batch, len(result)):
+        raise InputError(f"truth must have shape {list(result.shape)}; found {list(truth.shape)}")
+    flat, true = result.reshape(len(result), -1), truth.reshape(len(truth), -1)
+    order = match_rows(flat[: len(true)], true, batch)
     scale = 1.0 if box is None else box[1] - box[0]
     guess = np.full(true.shape[1], 0.0 if box is None else sum(box) / 2)
     if public is not None:
         guess = _flat(public, true.shape[1]).mean(axis=0)
-    right = recovered(flat[order[:batch]] / scale, true[:batch] / scale)
-    prior = float(recovered(np.tile(guess / scale, (batch, 1)), true[:batch] / scale).mean())
+    right = is_recovered(flat[order[:batch]] / scale, true[:batch] / scale)
+    prior = float(is_recovered(np.tile(guess / scale, (batch, 1)), true[:batch] / scale).mean())
     finding = "inputs are recovered with every entry within 1/32."
     return order, share_right("inputs", right, None, finding, prior=prior)
 
 
-def _seen(
+def _observe_module(
     model: torch.nn.Module,
     gradient: Any,
     shape: tuple[int, ...],
@@ -464,7 +464,7 @@ def _seen(
     loss: Loss,
     box: tuple[float, float] | None,
     image_shape: tuple[int, int] | None,
-) -> _SeenOfModule:
+) -> _ModuleGradient:
     if box is not None and not (box[0] < box[1] and np.isfinite(box).all()):
         raise InputError(f"box must be a least and a larger finite number, or None; found {box}")
     if not shape or min(shape) < 1:
@@ -491,11 +491,11 @@ def _seen(
     batch, classes = logits.shape
     if labels is None:
         expected = logits.softmax(dim=1).mean(dim=0).numpy()
-        read = np.repeat(np.arange(classes), counted(_last_bias(parts, classes), expected, batch))
+        read = np.repeat(np.arange(classes), count_labels(_last_bias(parts, classes), expected, batch))
     else:
         read = _indices(labels, batch, classes, "labels")
     goal = torch.cat([part.reshape(-1) for part in parts.values()])
-    return _SeenOfModule(
+    return _ModuleGradient(
         logits_of, loss, tuple(named.values()), goal, shape, classes, read, box, image_shape
     )  # fmt: skip
 
@@ -562,8 +562,10 @@ def _whole(number: Any, name: str) -> int:
 
 
 def _indices(values: ArrayLike, count: int, below: int, name: str) -> Ids:
-    found = np.asarray(values)
-    inside = found.dtype.kind in "iu" and ((found >= 0) & (found < below)).all()
-    if found.shape != (count,) or not inside:
-        raise InputError(f"{name} must be {count} integers in 0..{below - 1}; found {found.dtype} {list(found.shape)}")
-    return found.astype(np.int64)
+    indices = np.asarray(values)
+    inside = indices.dtype.kind in "iu" and ((indices >= 0) & (indices < below)).all()
+    if indices.shape != (count,) or not inside:
+        raise InputError(
+            f"{name} must be {count} integers in 0..{below - 1}; found {indices.dtype} {list(indices.shape)}"
+        )
+    return indices.astype(np.int64)

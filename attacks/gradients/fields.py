@@ -32,7 +32,7 @@ from fgl_secure.attacks.gradients.knowledge import (
     client_gradients,
 )
 from fgl_secure.attacks.gradients.model import Activation, GradientModel
-from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.attacks.neighbourhoods import undirected_adjacency
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, View
@@ -70,7 +70,7 @@ def _fields_of(
         every,
         eligible,
         _directions(list(entering.values())),
-        seen.summed,
+        seen.is_sum,
         bool((owners >= 0).all()),
     )
 
@@ -109,10 +109,10 @@ def _score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement,
     """
     there = _members(guess, truth)
     twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in there]) & ~there
-    adjacency = undirected(truth.edges, there.shape[1])
+    adjacency = undirected_adjacency(truth.edges, there.shape[1])
     near, degrees = np.asarray((adjacency @ there.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
     asked = guess.eligible & ~twins
-    found = [
+    fields = [
         _hits(guess, there, asked),
         _pairs("nodes in a client's gradient", guess, degrees, there, asked, "others of its nodes"),
         _pairs(
@@ -120,8 +120,8 @@ def _score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement,
         ),
     ]
     if not guess.owners_known and len(guess.clients) > 1:
-        found += [_anybody(guess, there, twins), _attribution(guess, there)]
-    return tuple(each for each in found if each is not None)
+        fields += [_anybody(guess, there, twins), _attribution(guess, there)]
+    return tuple(item for item in fields if item is not None)
 
 
 def _members(guess: FieldGuess, truth: GradientTruth) -> Flags:
@@ -152,15 +152,15 @@ def _hits(guess: FieldGuess, there: Flags, asked: Flags) -> Measurement | None:
 
 def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Flags, asked: Flags, others: str) -> Measurement | None:
     """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
-    found = area_within(guess.scores, there, asked)
-    if found is None:
+    pairs = area_within(guess.scores, there, asked)
+    if pairs is None:
         return None
     usual = mean_area(np.broadcast_to(degrees.astype(np.float64), there.shape), there, asked)
     finding = (
         f"Nodes that a client's gradient was taken over and {others} are told apart with an area under the curve of "
-        f"{found[0]:.3f}."
+        f"{pairs[0]:.3f}."
     )
-    return Measurement.of_area(metric, *found, len(there), finding, max(2 * usual - 1, 0.0))
+    return Measurement.of_area(metric, *pairs, len(there), finding, max(2 * usual - 1, 0.0))
 
 
 def _anybody(guess: FieldGuess, there: Flags, twins: Flags) -> Measurement | None:
@@ -237,10 +237,10 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         if seen is None or candidates is None:
             return None
         entering = candidates.entering(seen.model)
-        return _fields_of(seen, candidates, entering, *self._scored(seen, entering))
+        return _fields_of(seen, candidates, entering, *self._score(seen, entering))
 
     @abstractmethod
-    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
+    def _score(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
         """Scores, and what is claimed if anything is: both [clients, n]."""
 
     def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
@@ -263,11 +263,11 @@ class _GradientSpan(_Fields):
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
 
-    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
-        return _tested(seen, entering)
+    def _score(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
+        return _test_span(seen, entering)
 
 
-def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, NDArray[np.bool_]]:
+def _test_span(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, NDArray[np.bool_]]:
     """Minus the largest residual, and whether a row is inside by every weight: both [clients, n].
 
     A row of zeros, as a node without neighbours has it under GraphSAGE, leaves no trace in a gradient and is not asked
@@ -278,10 +278,10 @@ def _tested(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats,
     shape = (len(seen.clients), len(known))
     farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
     for name, rows in entering.items():
-        for at, gradient in enumerate(seen.parts[name]):
+        for index, gradient in enumerate(seen.parts[name]):
             span = _span_of(gradient, seen.noise(name))
             outside = np.where(told[name], _residuals(rows, span), 0.0)
-            farthest[at], hits[at] = np.maximum(farthest[at], outside), hits[at] & (outside < span.inside)
+            farthest[index], hits[index] = np.maximum(farthest[index], outside), hits[index] & (outside < span.inside)
     return -farthest, hits
 
 
@@ -297,7 +297,7 @@ class _GradientFilter(_Fields):
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
 
-    def _scored(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
+    def _score(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
         return _scores(seen, entering), None
 
 
@@ -305,11 +305,11 @@ def _scores(seen: ClientGradients, entering: dict[str, Floats]) -> Floats:
     length = np.sqrt(sum((rows * rows).sum(axis=1) for rows in entering.values()))[:, None]
     units = {name: rows / np.where(length > 0, length, 1) for name, rows in entering.items()}
     clients = range(len(seen.clients))
-    projected = [sum(rows @ seen.parts[name][at] for name, rows in units.items()) for at in clients]
+    projected = [sum(rows @ seen.parts[name][index] for name, rows in units.items()) for index in clients]
     scores = np.full((len(clients), len(length)), -np.inf)
     for direction in _possible_directions(seen.model, entering):
-        for at in clients:
-            scores[at] = np.maximum(scores[at], (projected[at] * direction).sum(axis=1))
+        for index in clients:
+            scores[index] = np.maximum(scores[index], (projected[index] * direction).sum(axis=1))
     return scores
 
 

@@ -27,7 +27,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.typing import Floats, Ids
 
 
-class Sought(Protocol):
+class MatchingObjective(Protocol):
     """A gradient that was seen, and what inputs would have shown: all that a try needs."""
 
     @property
@@ -50,7 +50,7 @@ class Sought(Protocol):
     def box(self) -> tuple[float, float] | None:
         """Least and largest entry of an input; None where they may be any number."""
 
-    def shown(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    def gradient_of(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The gradient [P] of inputs and of labels, int64 [b] or probabilities [b, c]."""
 
     def prior(self, x: torch.Tensor) -> torch.Tensor:
@@ -58,7 +58,7 @@ class Sought(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SeenGradient:
+class ObservedGradient:
     """A gradient, and what its observer knows of the small graph behind it."""
 
     model: GradientModel  # the model, at the weights that the gradient was taken at
@@ -82,30 +82,30 @@ class SeenGradient:
 
     @property
     def goal(self) -> torch.Tensor:
-        """See `Sought.goal`."""
+        """See `MatchingObjective.goal`."""
         return torch.from_numpy(self.gradient)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `Sought.shape`: the rows of the field."""
+        """See `MatchingObjective.shape`: the rows of the field."""
         return self.field.nodes, self.model.widths[0]
 
     @property
     def classes(self) -> int:
-        """See `Sought.classes`."""
+        """See `MatchingObjective.classes`."""
         return self.model.widths[-1]
 
     @property
     def box(self) -> tuple[float, float] | None:
-        """See `Sought.box`."""
+        """See `MatchingObjective.box`."""
         return 0.0, 1.0
 
-    def shown(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """See `Sought.shown`: over the edges of the field."""
-        return self.of(x, torch.from_numpy(self.field.counted), labels)
+    def gradient_of(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """See `MatchingObjective.gradient_of`: over the edges of the field."""
+        return self.of(x, torch.from_numpy(self.field.edges_with_loops), labels)
 
     def prior(self, x: torch.Tensor) -> torch.Tensor:
-        """See `Sought.prior`: neighbours are alike, and pictures smooth."""
+        """See `MatchingObjective.prior`: neighbours are alike, and pictures smooth."""
         unlikely = ALIKE * smoothness(x, torch.from_numpy(self.field.adjacency))
         return unlikely if self.image_shape is None else unlikely + VARIATION * total_variation(x, self.image_shape)
 
@@ -137,7 +137,7 @@ class Effort:
 
     def starts(self) -> tuple[torch.Generator, ...]:
         """One source of first guesses for each try; no privacy rests on them."""
-        return tuple(torch.Generator().manual_seed(self.seed + each) for each in range(self.restarts))
+        return tuple(torch.Generator().manual_seed(self.seed + item) for item in range(self.restarts))
 
 
 def _reconstruction(
@@ -154,14 +154,14 @@ def _reconstruction(
     return Reconstruction(np.nan_to_num(rows), labels, math.inf if far else last, weights)
 
 
-def _squared_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def _squared_distance(result: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
     """||found - seen||^2 / ||seen||^2 of gradients [P]: that of DLG (Zhu et al. 2019, Eq. 4), in units of the seen."""
-    return ((found - seen) ** 2).sum() / (seen**2).sum()
+    return ((result - seen) ** 2).sum() / (seen**2).sum()
 
 
-def _cosine_distance(found: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def _cosine_distance(result: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
     """1 - cos(found, seen) of gradients [P], in 0..2 (Geiping et al. 2020, Eq. 4)."""
-    cosine: torch.Tensor = (found @ seen) / (found.norm() * seen.norm())
+    cosine: torch.Tensor = (result @ seen) / (result.norm() * seen.norm())
     return 1 - cosine
 
 
@@ -195,27 +195,27 @@ CERTAINTY = 2.0
 """Logit of a label that the last bias tells."""
 
 
-def _first_rows(seen: Sought, start: torch.Generator) -> torch.Tensor:
+def _first_rows(objective: MatchingObjective, start: torch.Generator) -> torch.Tensor:
     """A first guess of inputs, float64, a leaf that requires gradients: near the middle of the box, if there is one."""
-    rows = torch.randn(seen.shape, generator=start, dtype=torch.float64)
-    if seen.box is not None:
-        least, largest = seen.box
+    rows = torch.randn(objective.shape, generator=start, dtype=torch.float64)
+    if objective.box is not None:
+        least, largest = objective.box
         rows = (least + largest) / 2 + SPREAD * (largest - least) * rows
     return rows.requires_grad_()
 
 
-def _shuffled_labels(seen: Sought, start: torch.Generator) -> torch.Tensor:
+def _shuffled_labels(objective: MatchingObjective, start: torch.Generator) -> torch.Tensor:
     """The labels that are known, in an order drawn from `start`: int64 [b]."""
-    return torch.from_numpy(seen.labels)[torch.randperm(len(seen.labels), generator=start)]
+    return torch.from_numpy(objective.labels)[torch.randperm(len(objective.labels), generator=start)]
 
 
-def _free_labels(seen: Sought, start: torch.Generator) -> torch.Tensor:
+def _free_labels(objective: MatchingObjective, start: torch.Generator) -> torch.Tensor:
     """Logits [b, c] of labels: a leaf that begins with those that are known, in an order drawn from `start`.
 
     The last bias tells which labels a batch has and not which row has which, so that labels fixed in a wrong order
     would stay wrong.
     """
-    told = functional.one_hot(_shuffled_labels(seen, start), seen.classes)
+    told = functional.one_hot(_shuffled_labels(objective, start), objective.classes)
     return (CERTAINTY * told.to(torch.float64)).requires_grad_()
 
 
@@ -280,31 +280,31 @@ def _signed_descent(
                 boxed.clamp_(*box)
 
 
-def deep_leakage(seen: Sought, steps: int, start: torch.Generator) -> Reconstruction:
+def deep_leakage(objective: MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of DLG: rows and soft labels together."""
-    x, shape = _first_rows(seen, start), (len(seen.labels), seen.classes)
+    x, shape = _first_rows(objective, start), (len(objective.labels), objective.classes)
     logits = torch.randn(shape, generator=start, dtype=torch.float64).requires_grad_()
 
     def distance() -> torch.Tensor:
-        return _squared_distance(seen.shown(x, logits.softmax(dim=1)), seen.goal)
+        return _squared_distance(objective.gradient_of(x, logits.softmax(dim=1)), objective.goal)
 
     _quasi_newton(distance, (x, logits), steps)
     return _reconstruction(x, logits, distance())
 
 
-def improved_deep_leakage(seen: Sought, steps: int, start: torch.Generator) -> Reconstruction:
+def improved_deep_leakage(objective: MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of iDLG: labels from the last bias, then rows alone.
 
     The paper is about one node. Of several the last bias does not tell which row has which label, so that every try
     draws an order, and the try with the nearest gradient is kept.
     """
-    x, labels = _first_rows(seen, start), _shuffled_labels(seen, start)
+    x, labels = _first_rows(objective, start), _shuffled_labels(objective, start)
 
     def distance() -> torch.Tensor:
-        return _squared_distance(seen.shown(x, labels), seen.goal)
+        return _squared_distance(objective.gradient_of(x, labels), objective.goal)
 
     _quasi_newton(distance, (x,), steps)
-    return _reconstruction(x, functional.one_hot(labels, seen.classes), distance())
+    return _reconstruction(x, functional.one_hot(labels, objective.classes), distance())
 
 
 RATE = 0.1
@@ -315,7 +315,7 @@ ALIKE = 1e-4
 """Weight of smoothness over the known edges, which chooses among the rows that give one average."""
 
 
-def inverting_gradients(seen: Sought, steps: int, start: torch.Generator) -> Reconstruction:
+def inverting_gradients(seen: MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of rows in a box; the label of one node as the last bias tells it, those of several free from there on.
 
     The paper takes labels as known.
@@ -323,7 +323,7 @@ def inverting_gradients(seen: Sought, steps: int, start: torch.Generator) -> Rec
     x, logits = _first_rows(seen, start), _free_labels(seen, start)
 
     def distance() -> torch.Tensor:
-        return _cosine_distance(seen.shown(x, _labels_from(logits)), seen.goal)
+        return _cosine_distance(seen.gradient_of(x, _labels_from(logits)), seen.goal)
 
     def objective() -> torch.Tensor:
         return distance() + seen.prior(x)
@@ -347,16 +347,16 @@ def likeliest_edges(weights: NDArray[np.float64], pairs: int) -> NDArray[np.bool
     """The so many pairs of largest weight as a symmetric matrix [m, m]: a threshold at a known number of edges."""
     size = len(weights)
     rows, columns = np.triu_indices(size, 1)
-    kept = np.argsort(-weights[rows, columns], kind="stable")[:pairs]
+    remaining = np.argsort(-weights[rows, columns], kind="stable")[:pairs]
     chosen = np.zeros((size, size), dtype=np.bool_)
-    chosen[rows[kept], columns[kept]] = True
+    chosen[rows[remaining], columns[remaining]] = True
     return np.asarray(chosen | chosen.T)
 
 
-def features_and_edges(seen: SeenGradient, steps: int, start: torch.Generator) -> Reconstruction:
+def features_and_edges(seen_gradient: ObservedGradient, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of rows in [0, 1], labels and a weight for every pair; reads of the field its sizes only."""
-    x, logits = _first_rows(seen, start), _free_labels(seen, start)
-    size = seen.field.nodes
+    x, logits = _first_rows(seen_gradient, start), _free_labels(seen_gradient, start)
+    size = seen_gradient.field.nodes
     ends = torch.triu_indices(size, size, 1)
     theta = (DOUBT * torch.randn(ends.shape[1], generator=start, dtype=torch.float64)).requires_grad_()
 
@@ -365,16 +365,16 @@ def features_and_edges(seen: SeenGradient, steps: int, start: torch.Generator) -
         return upper + upper.T
 
     def distance(weights: torch.Tensor) -> torch.Tensor:
-        return _cosine_distance(seen.of(x, weights, _labels_from(logits)), seen.goal)
+        return _cosine_distance(seen_gradient.of(x, weights, _labels_from(logits)), seen_gradient.goal)
 
     def objective() -> torch.Tensor:
         weights = adjacency()
         prior = GUESSED_ALIKE * smoothness(x, weights) + FEW * _sparsity(weights)
-        if seen.image_shape is not None:
-            prior = prior + VARIATION * total_variation(x, seen.image_shape)
+        if seen_gradient.image_shape is not None:
+            prior = prior + VARIATION * total_variation(x, seen_gradient.image_shape)
         return distance(weights) + prior
 
     leaves = [x, *([theta] if ends.shape[1] else []), *([logits] if len(logits) > 1 else [])]
-    _signed_descent(objective, leaves, x, seen.box, steps, JOINT_RATE)
-    found = adjacency().detach()
-    return _reconstruction(x, logits, distance(found), found)
+    _signed_descent(objective, leaves, x, seen_gradient.box, steps, JOINT_RATE)
+    edges = adjacency().detach()
+    return _reconstruction(x, logits, distance(edges), edges)

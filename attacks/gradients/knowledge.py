@@ -116,7 +116,7 @@ class ClientGradients:
     relative: float
 
     @property
-    def summed(self) -> bool:
+    def is_sum(self) -> bool:
         """Whether they are the sum over all participants."""
         return bool(self.clients.tolist() == [SUM])
 
@@ -127,12 +127,12 @@ class ClientGradients:
         return scale * float(d_in**0.5 + d_out**0.5)
 
 
-def client_gradients(view: View, public: PublicParameters, known: GradientKnowledge) -> ClientGradients | None:
+def client_gradients(view: View, public: PublicParameters, knowledge: GradientKnowledge) -> ClientGradients | None:
     """The gradients of the round whose weights the observer knows; None where it sees none."""
-    model = known.model
+    model = knowledge.model
     single = vectors_of(view).get(model.round)
     if single is not None:
-        vectors: NDArray[np.floating] = _unweighted(single[1])
+        vectors: NDArray[np.floating] = _divide_by_weight(single[1])
         rounded: NDArray[np.float32] = vectors.astype(np.float32)
         if np.allclose(rounded, vectors, rtol=1e-13, atol=0):  # as the rounding in them tells, computed in it
             vectors = rounded
@@ -155,12 +155,12 @@ def update_sums(view: View) -> dict[int, Floats]:
     """
     single, sums = vectors_of(view), sums_of(view)
     return {
-        number: _unweighted(total) * len(participants_of(view, number))
+        number: _divide_by_weight(total) * len(participants_of(view, number))
         for number, total in sums.items()
         if number not in single
     }
 
 
-def _unweighted(rows: Floats) -> Floats:
+def _divide_by_weight(rows: Floats) -> Floats:
     """Rows [k, P + 1] over their last entries, which are clients' weights."""
     return rows[:, :-1] / rows[:, -1:]

@@ -16,8 +16,8 @@ from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Me
 from fgl_secure.attacks.gradients.inversion import (
     MOST_NODES,
     Effort,
+    ObservedGradient,
     Reconstruction,
-    SeenGradient,
     deep_leakage,
     features_and_edges,
     improved_deep_leakage,
@@ -32,7 +32,7 @@ from fgl_secure.attacks.gradients.knowledge import (
     client_gradients,
 )
 from fgl_secure.attacks.gradients.model import ReceptiveField, side_by_side
-from fgl_secure.attacks.gradients.single import counted, mean_predictions
+from fgl_secure.attacks.gradients.single import count_labels, mean_predictions
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.attacks.updates import SUM
@@ -47,40 +47,40 @@ MOST_ENTRIES = 2**15
 class _Exhibit:
     """A gradient to be inverted, and whose it is."""
 
-    seen: SeenGradient  # the gradient
+    seen: ObservedGradient  # the gradient
     clients: Ids  # int64 [k], the silos that it is the mean of; one, unless only a sum was seen
     place: Ids  # int64 [m], which row of the field each row of the clients' own fields, one after the other, has become
 
 
-def exhibits(view: View, public: PublicParameters, known: GradientKnowledge) -> tuple[_Exhibit, ...]:
+def exhibits(view: View, public: PublicParameters, knowledge: GradientKnowledge) -> tuple[_Exhibit, ...]:
     """Every gradient of the round that the observer knows the model of, and whose field it knows the shape of.
 
     A sum over clients is the mean over all of their nodes times the number of clients. It is attacked as one batch on
     all fields side by side; a clipping norm of single clients says nothing about it.
     """
-    gradients = client_gradients(view, public, known)
-    if gradients is None or known.fields is None:
+    gradients = client_gradients(view, public, knowledge)
+    if gradients is None or knowledge.fields is None:
         return ()
     expected = mean_predictions(gradients.model, None)
-    found = []
+    result = []
     for row, client in enumerate(gradients.clients):
         members = gradients.participants if client == SUM else np.array([client], dtype=np.int64)
-        fields = [known.fields[int(member)] for member in members if int(member) in known.fields]
+        fields = [knowledge.fields[int(member)] for member in members if int(member) in knowledge.fields]
         if len(fields) == len(members):
-            found.append(_exhibit(gradients, row, members, side_by_side(fields), known, expected))
-    return tuple(each for each in found if each.seen.field.nodes * gradients.model.widths[0] <= MOST_ENTRIES)
+            result.append(_exhibit(gradients, row, members, side_by_side(fields), knowledge, expected))
+    return tuple(item for item in result if item.seen.field.nodes * gradients.model.widths[0] <= MOST_ENTRIES)
 
 
 def _exhibit(
-    gradients: ClientGradients, row: int, members: Ids, union: tuple[ReceptiveField, Ids], known: GradientKnowledge,
+    gradients: ClientGradients, row: int, members: Ids, union: tuple[ReceptiveField, Ids], knowledge: GradientKnowledge,
     expected: Floats,
 ) -> _Exhibit:  # fmt: skip
     (field, place), model = union, gradients.model
     flat = np.concatenate([gradients.parts[name][row].ravel() for name in model.layout.names]) / len(members)
     bias = gradients.parts[model.last_bias][row] / len(members)
-    labels = np.repeat(np.arange(model.widths[-1]), counted(bias, expected, field.batch))
-    clip = known.clip if len(members) == 1 else None
-    return _Exhibit(SeenGradient(model, flat, field, labels, known.image_shape, clip), members, place)
+    labels = np.repeat(np.arange(model.widths[-1]), count_labels(bias, expected, field.batch))
+    clip = knowledge.clip if len(members) == 1 else None
+    return _Exhibit(ObservedGradient(model, flat, field, labels, knowledge.image_shape, clip), members, place)
 
 
 HALF_STEP = 1 / 32
@@ -88,27 +88,27 @@ HALF_STEP = 1 / 32
 where features are zeros and ones."""
 
 
-def matched(found: NDArray[Any], true: NDArray[Any], batch: int) -> Ids:
+def match_rows(result: NDArray[Any], true: NDArray[Any], batch: int) -> Ids:
     """Which found row stands for each true one: int64 [m], the assignment of least squared distance.
 
     The order of nodes changes no gradient, so a reconstruction can't know it. Rows of the batch, the first b, are
     matched among themselves, and so are the others.
 
     Args:
-        found: [m, d].
+        result: [m, d].
         true: [m, d].
         batch: b.
     """
     order = np.empty(len(true), dtype=np.int64)
     for part in (np.arange(batch), np.arange(batch, len(true))):
-        rows, columns = linear_sum_assignment(cdist(true[part], found[part], "sqeuclidean"))
+        rows, columns = linear_sum_assignment(cdist(true[part], result[part], "sqeuclidean"))
         order[part[rows]] = part[columns]
     return order
 
 
-def recovered(found: NDArray[Any], true: NDArray[Any]) -> NDArray[np.bool_]:
+def is_recovered(result: NDArray[Any], true: NDArray[Any]) -> NDArray[np.bool_]:
     """Bool [m], which rows [m, d] are right in every entry up to half a step."""
-    return np.asarray(np.abs(np.asarray(found, dtype=np.float64) - true).max(axis=1) < HALF_STEP)
+    return np.asarray(np.abs(np.asarray(result, dtype=np.float64) - true).max(axis=1) < HALF_STEP)
 
 
 def class_means(public: NDArray[Any], labels: Ids, wanted: Ids) -> Floats:
@@ -120,8 +120,8 @@ def class_means(public: NDArray[Any], labels: Ids, wanted: Ids) -> Floats:
         wanted: int64 [k]; a class without public rows has the mean of all.
     """
     everyone = public.mean(axis=0, dtype=np.float64)
-    means = [public[labels == each].mean(axis=0, dtype=np.float64) if (labels == each).any() else everyone
-             for each in wanted]  # fmt: skip
+    means = [public[labels == item].mean(axis=0, dtype=np.float64) if (labels == item).any() else everyone
+             for item in wanted]  # fmt: skip
     return np.stack(means)
 
 
@@ -146,26 +146,26 @@ class _Aligned:
 def aligned_with(guess: Inverted, truth: GradientTruth) -> list[_Aligned]:
     """Every reconstruction in the order of the devices that its field is made of."""
     aligned = []
-    for exhibit, found in zip(guess.exhibits, guess.found, strict=True):
+    for exhibit, result in zip(guess.exhibits, guess.found, strict=True):
         devices, batch = np.empty(exhibit.seen.field.nodes, dtype=np.int64), exhibit.seen.field.batch
         devices[exhibit.place] = np.concatenate([truth.fields[int(client)] for client in exhibit.clients])
-        order = matched(found.features, truth.features[devices], batch)
-        aligned.append(_Aligned(devices, found.features[order], order, batch))
+        order = match_rows(result.features, truth.features[devices], batch)
+        aligned.append(_Aligned(devices, result.features[order], order, batch))
     return aligned
 
 
 def _rows_recovered(aligned: list[_Aligned], truth: GradientTruth) -> Measurement:
     """The share of batch nodes whose rows are right up to half a step of grey."""
-    hits = [recovered(each.rows[: each.batch], truth.features[each.devices[: each.batch]]) for each in aligned]
-    usual = [recovered(_prior(each, truth), truth.features[each.devices[: each.batch]]) for each in aligned]
+    hits = [is_recovered(item.rows[: item.batch], truth.features[item.devices[: item.batch]]) for item in aligned]
+    usual = [is_recovered(_prior(item, truth), truth.features[item.devices[: item.batch]]) for item in aligned]
     told = "rows of nodes in batches are found with every entry right within 1/32."
     return _share("rows recovered", hits, float(np.concatenate(usual).mean()), 0.0, told)
 
 
 def _nodes_told(aligned: list[_Aligned], truth: GradientTruth) -> Measurement:
     """The share of batch nodes that a public list of all rows would tell by what was found."""
-    hits = [_own_nearest(each.rows[: each.batch], each, truth) for each in aligned]
-    usual = [_own_nearest(_prior(each, truth), each, truth) for each in aligned]
+    hits = [_own_nearest(item.rows[: item.batch], item, truth) for item in aligned]
+    usual = [_own_nearest(_prior(item, truth), item, truth) for item in aligned]
     told = "nodes in batches have no other node's row nearer to what was found than their own."
     random = 1 / len(truth.features)
     return _share("nodes told by their rows", hits, float(np.concatenate(usual).mean()), random, told)
@@ -179,16 +179,16 @@ def _edges_found(guess: Inverted, aligned: list[_Aligned]) -> Measurement | None
     better.
     """
     hits, usual, density = [], [], []
-    for exhibit, found, each in zip(guess.exhibits, guess.found, aligned, strict=True):
-        field, weights = exhibit.seen.field, found.adjacency
+    for exhibit, result, item in zip(guess.exhibits, guess.found, aligned, strict=True):
+        field, weights = exhibit.seen.field, result.adjacency
         if weights is None or not field.pairs:
             continue
-        there = np.triu(field.adjacency * field.averaged(exhibit.seen.model.reach), 1) > 0
-        hits.append(likeliest_edges(weights[np.ix_(each.order, each.order)], field.pairs)[there])
+        there = np.triu(field.adjacency * field.pooled_pairs(exhibit.seen.model.reach), 1) > 0
+        hits.append(likeliest_edges(weights[np.ix_(item.order, item.order)], field.pairs)[there])
         inside = (np.arange(field.nodes) < field.batch).astype(np.float64)
         usual.append(likeliest_edges(np.add.outer(inside, inside), field.pairs)[there])
         density.append(np.full(len(hits[-1]), 2 * field.pairs / (field.nodes * (field.nodes - 1))))
-    if not sum(len(each) for each in hits):
+    if not sum(len(item) for item in hits):
         return None
     told = "edges that a gradient depends on are among as many pairs of largest weight as there are edges."
     prior, random = float(np.concatenate(usual).mean()), float(np.concatenate(density).mean())
@@ -197,19 +197,19 @@ def _edges_found(guess: Inverted, aligned: list[_Aligned]) -> Measurement | None
 
 def _share(metric: str, hits: list[Flags], prior: float, random: float, told: str) -> Measurement:
     """The share of hits, whose units come in clusters: those of one gradient. A prior is no worse than chance."""
-    hit, cluster = np.concatenate(hits), np.repeat(np.arange(len(hits)), [len(each) for each in hits])
+    hit, cluster = np.concatenate(hits), np.repeat(np.arange(len(hits)), [len(item) for item in hits])
     return share_right(metric, hit, cluster, told, random=random, prior=max(prior, random))
 
 
-def _prior(each: _Aligned, truth: GradientTruth) -> Floats:
+def _prior(aligned: _Aligned, truth: GradientTruth) -> Floats:
     """The mean row of each batch node's class: the best guess of who knows labels and public rows."""
-    return class_means(truth.features, truth.labels, truth.labels[each.devices[: each.batch]])
+    return class_means(truth.features, truth.labels, truth.labels[aligned.devices[: aligned.batch]])
 
 
-def _own_nearest(rows: Floats, each: _Aligned, truth: GradientTruth) -> Flags:
+def _own_nearest(rows: Floats, aligned: _Aligned, truth: GradientTruth) -> Flags:
     """Bool [b]: whether no row of another node is nearer to each row than the node's own."""
     apart = cdist(rows, truth.features, "sqeuclidean")
-    own = apart[np.arange(each.batch), each.devices[: each.batch]]
+    own = apart[np.arange(aligned.batch), aligned.devices[: aligned.batch]]
     return np.asarray(own <= apart.min(axis=1))
 
 
@@ -228,20 +228,20 @@ class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth
     """
 
     card: Card = field()  # no default: the base class has a property of that name
-    attempt: Callable[[SeenGradient, int, torch.Generator], Reconstruction]
+    attempt: Callable[[ObservedGradient, int, torch.Generator], Reconstruction]
     effort: Effort
     joint: bool = False
 
-    def invert(self, seen: SeenGradient, effort: Effort) -> Reconstruction:
+    def invert(self, seen: ObservedGradient, effort: Effort) -> Reconstruction:
         """The try whose gradient is nearest to the one that was seen."""
         tries = [self.attempt(seen, effort.steps, start) for start in effort.starts()]
-        return min(tries, key=lambda each: each.distance)
+        return min(tries, key=lambda item: item.distance)
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> Inverted | None:
         """Inverts every gradient in the view, or their sum; None without any."""
         every = exhibits(view, public, known)
-        shown = tuple(each for each in every if not self.joint or each.seen.field.nodes <= MOST_NODES)
-        return Inverted(shown, tuple(self.invert(each.seen, self.effort) for each in shown)) if shown else None
+        shown = tuple(item for item in every if not self.joint or item.seen.field.nodes <= MOST_NODES)
+        return Inverted(shown, tuple(self.invert(item.seen, self.effort) for item in shown)) if shown else None
 
     def score(self, guess: Inverted, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of batch nodes told by their rows, and of edges or of rows that are recovered."""

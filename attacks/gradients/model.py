@@ -19,7 +19,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.typing import Floats, Ids
 
 
-def _propagated(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> torch.Tensor:
+def _propagate(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> torch.Tensor:
     """D^-1/2 (A + I) D^-1/2 rows, or the mean over neighbours; differentiable in both arguments.
 
     Args:
@@ -239,11 +239,11 @@ class GradientModel:
         self, h: torch.Tensor, adjacency: torch.Tensor, weights: Mapping[str, torch.Tensor], name: str
     ) -> torch.Tensor:
         if self.convolution is Convolution.SAGE:
-            means = _propagated(h @ weights[f"{name}neighbour_weight"], adjacency, mean=True)
+            means = _propagate(h @ weights[f"{name}neighbour_weight"], adjacency, mean=True)
             return h @ weights[f"{name}own_weight"] + means + weights[f"{name}bias"]
         rows = h @ weights[f"{name}weight"]
         for _ in range(self.hops):
-            rows = _propagated(rows, adjacency, mean=False)
+            rows = _propagate(rows, adjacency, mean=False)
         return rows + weights[f"{name}bias"]
 
 
@@ -279,7 +279,7 @@ class ReceptiveField:
         return len(np.unique(np.sort(self.edges, axis=0), axis=1).T)
 
     @property
-    def counted(self) -> Ids:
+    def edges_with_loops(self) -> Ids:
         """int64 [2, e + o]: the edges, and a loop for every neighbour outside, which brings degrees to what they are.
 
         Only outermost nodes have neighbours outside, and what an outermost node averages never reaches the logits.
@@ -294,7 +294,7 @@ class ReceptiveField:
         matrix[self.edges[1], self.edges[0]] = 1
         return matrix
 
-    def averaged(self, reach: int) -> NDArray[np.bool_]:
+    def pooled_pairs(self, reach: int) -> NDArray[np.bool_]:
         """Bool [m, m], symmetric: pairs with an end whose average reaches the logits of the batch.
 
         Args:

@@ -35,7 +35,7 @@ from fgl_secure.attacks.gradients.knowledge import (
     client_gradients,
 )
 from fgl_secure.attacks.gradients.model import GradientModel
-from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.attacks.neighbourhoods import undirected_adjacency
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import ClientBatch, GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, View
@@ -71,17 +71,17 @@ class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTr
         if seen is None or not seen.model.sizes:
             return None
         entries = seen.parts[seen.model.last_bias]
-        members = (seen.participants,) if seen.summed else tuple(np.array([each]) for each in seen.clients)
+        members = (seen.participants,) if seen.is_sum else tuple(np.array([item]) for item in seen.clients)
         expected = mean_predictions(seen.model, known.candidates)
         nodes = [sum(seen.model.sizes[client] for client in clients) for clients in members]
         rows = zip(entries, members, nodes, strict=True)
-        counts = [counted(entry / len(clients), expected, number) for entry, clients, number in rows]
+        counts = [count_labels(entry / len(clients), expected, number) for entry, clients, number in rows]
         return _LabelCounts(seen.model.round, members, np.stack(counts))
 
     def guess_without(self, guess: _LabelCounts, known: GradientKnowledge, parties: Directory) -> _LabelCounts:  # noqa: ARG002  # needs no numbering
         """What the model predicts for public nodes, at the sizes of the batches."""
         expected = mean_predictions(known.model, known.candidates)
-        counts = [_rounded(size * expected, size) for size in guess.counts.sum(axis=1).tolist()]
+        counts = [_round_to_sum(size * expected, size) for size in guess.counts.sum(axis=1).tolist()]
         return replace(guess, counts=np.stack(counts))
 
     def score(self, guess: _LabelCounts, truth: GradientTruth) -> tuple[Measurement, ...]:
@@ -89,7 +89,7 @@ class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTr
 
         The prior is to know how often each class comes with the nodes of each client.
         """
-        mine = [each for each in truth.batches if each.round == guess.round]
+        mine = [item for item in truth.batches if item.round == guess.round]
         batches = [
             truth.labels[np.concatenate([np.empty(0, dtype=np.int64), *(b.nodes for b in mine if b.client in clients)])]
             for clients in guess.members
@@ -99,7 +99,7 @@ class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTr
             return ()
         classes = guess.counts.shape[1]
         actual, shares = (
-            np.stack([np.bincount(rows, minlength=classes) for rows in each]) for each in (batches, pools)
+            np.stack([np.bincount(rows, minlength=classes) for rows in item]) for item in (batches, pools)
         )
         chances = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
         if guess.counts.sum(axis=1).max() == 1:
@@ -130,14 +130,14 @@ def mean_predictions(model: GradientModel, candidates: Candidates | None) -> Flo
     return np.asarray(torch.softmax(logits, dim=1).mean(dim=0).numpy())
 
 
-def counted(entry: Floats, expected: Floats, nodes: int) -> Ids:
+def count_labels(entry: Floats, expected: Floats, nodes: int) -> Ids:
     """How many of some nodes have each label, int64 [c], by the gradient of the last bias [c] of their mean loss."""
     if nodes == 1:
         return np.asarray(np.arange(len(entry)) == entry.argmin(), dtype=np.int64)
-    return _rounded(nodes * (expected - entry), nodes)
+    return _round_to_sum(nodes * (expected - entry), nodes)
 
 
-def _rounded(counts: Floats, total: int) -> Ids:
+def _round_to_sum(counts: Floats, total: int) -> Ids:
     """Whole numbers of at least 0 next to given ones, with a given sum: the largest remainders round up."""
     positive = np.maximum(counts, 0)
     scaled = positive * total / positive.sum() if positive.sum() else np.full(len(counts), total / len(counts))
@@ -178,7 +178,7 @@ RANK_ONE = 1e-5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _SingleRows:
+class _SingleNodeRows:
     """Rows that entered, of the clients whose gradient is of a single node."""
 
     round: int  # of the gradients
@@ -186,9 +186,9 @@ class _SingleRows:
     rows: dict[str, Floats]  # by name of each first weight, float64 [k, d_in]
 
 
-def _single_rows(seen: ClientGradients) -> _SingleRows | None:
+def _single_rows(seen: ClientGradients) -> _SingleNodeRows | None:
     """Rows that entered; None where the model has two layers, or no gradient is of one node."""
-    if seen.model.layers > 1 or seen.summed:
+    if seen.model.layers > 1 or seen.is_sum:
         return None
     delta = seen.parts[seen.model.last_bias]
     entry, which = np.abs(delta).argmax(axis=1), np.arange(len(delta))
@@ -200,11 +200,11 @@ def _single_rows(seen: ClientGradients) -> _SingleRows | None:
         fits &= rest <= RANK_ONE * np.linalg.norm(gradient, axis=(1, 2))
     if not fits.any():
         return None
-    kept = {name: values[fits] for name, values in rows.items()}
-    return _SingleRows(seen.model.round, seen.clients[fits], kept)
+    remaining = {name: values[fits] for name, values in rows.items()}
+    return _SingleNodeRows(seen.model.round, seen.clients[fits], remaining)
 
 
-class _GradientSingleRow(InformedAttack[_SingleRows, GradientKnowledge, GradientTruth]):
+class _GradientSingleRow(InformedAttack[_SingleNodeRows, GradientKnowledge, GradientTruth]):
     """A column of the weight's gradient over an entry of the bias's."""
 
     card = Card(
@@ -215,20 +215,20 @@ class _GradientSingleRow(InformedAttack[_SingleRows, GradientKnowledge, Gradient
         knowledge=GradientKnowledge, tells_nothing="the model that is handed out says nothing of rows",
     )  # fmt: skip
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleRows | None:
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleNodeRows | None:
         seen = client_gradients(view, public, known)
         return None if seen is None else _single_rows(seen)
 
-    def score(self, guess: _SingleRows, truth: GradientTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _SingleNodeRows, truth: GradientTruth) -> tuple[Measurement, ...]:
         batches = _single_batches(guess.round, truth)
         if not batches or not set(guess.rows) <= set(truth.entering):
             return ()
         right = np.zeros(len(batches), dtype=np.bool_)
         for which, batch in enumerate(batches):
-            at = np.flatnonzero(guess.clients == batch.client)
-            pairs = [(rows[at[:1]], truth.entering[name][batch.nodes[0]]) for name, rows in guess.rows.items()]
+            index = np.flatnonzero(guess.clients == batch.client)
+            pairs = [(rows[index[:1]], truth.entering[name][batch.nodes[0]]) for name, rows in guess.rows.items()]
             close = [np.linalg.norm(read - row) <= RANK_ONE * np.linalg.norm(row) for read, row in pairs]
-            right[which] = bool(len(at)) and all(close)
+            right[which] = bool(len(index)) and all(close)
         what = "rows that entered the gradient of a single node are read."
         return (share_right("entering rows", right, None, what),)
 
@@ -263,28 +263,28 @@ class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge,
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleFields | None:
         seen, candidates = client_gradients(view, public, known), known.candidates
-        found = None if seen is None else _single_rows(seen)
-        if seen is None or found is None or candidates is None:
+        result = None if seen is None else _single_rows(seen)
+        if seen is None or result is None or candidates is None:
             return None
         dictionary = np.asarray(candidates.features, dtype=np.float64)
         fields = []
-        for at, client in enumerate(found.clients):
+        for index, client in enumerate(result.clients):
             eligible = (candidates.clients == client) | (candidates.clients < 0)
-            parts = [_parts_of(rows[at], dictionary, eligible) for rows in found.rows.values()]
+            parts = [_parts_of(rows[index], dictionary, eligible) for rows in result.rows.values()]
             fields.append(np.unique(np.concatenate(parts)))
-        return _SingleFields(found.round, found.clients, tuple(fields), seen.model.reach)
+        return _SingleFields(result.round, result.clients, tuple(fields), seen.model.reach)
 
     def score(self, guess: _SingleFields, truth: GradientTruth) -> tuple[Measurement, ...]:
         batches = _single_batches(guess.round, truth)
         if not batches:
             return ()
-        step = undirected(truth.edges, len(truth.silo_of))
+        step = undirected_adjacency(truth.edges, len(truth.silo_of))
         named = dict(zip(guess.clients.tolist(), guess.fields, strict=True))
         actual = [_around(batch.nodes, step, guess.hops) for batch in batches]
         claimed = [named.get(batch.client, np.empty(0, dtype=np.int64)) for batch in batches]
         prior = _usual_share(batches, step, guess.hops, truth)
-        found = _share("neighbourhoods found", actual, claimed, prior, "members of neighbourhoods are found")
-        return (found, _share("neighbourhoods claimed", claimed, actual, prior, "members that are claimed are right"))
+        result = _share("neighbourhoods found", actual, claimed, prior, "members of neighbourhoods are found")
+        return (result, _share("neighbourhoods claimed", claimed, actual, prior, "members that are claimed are right"))
 
 
 def _around(nodes: Ids, step: sparse.csr_array, hops: int) -> Ids:

@@ -68,9 +68,9 @@ class Population:
             raise InputError("updates must not be all alike")
         there = singular > 1e-10 * singular[0]
         enough = np.cumsum(singular**2) / (singular**2).sum() < energy
-        kept = there & np.concatenate([[True], enough[:-1]])
-        covariance, _ = ledoit_wolf((updates - mean) @ axes[kept].T, assume_centered=True)
-        return cls(mean, _root_of_inverse(np.atleast_2d(covariance)) @ axes[kept])
+        mask = there & np.concatenate([[True], enough[:-1]])
+        covariance, _ = ledoit_wolf((updates - mean) @ axes[mask].T, assume_centered=True)
+        return cls(mean, _root_of_inverse(np.atleast_2d(covariance)) @ axes[mask])
 
     def ratio(self, total: Floats, first: Floats, second: Floats, others: int) -> Floats:
         """Log-likelihood ratios, float64 [k]: positive where a sum [k, P] rather has `first` [k, P] than `second`.
@@ -130,24 +130,24 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
         if not sums:
             return None
         population = Population.of(known.population)
-        found = []
+        result = []
         for number, row in sums.items():
             clients = participants_of(view, number)
             if len(clients) > 1:
-                found.append(_tested(number, clients, row, known.pairs[number], population))
-        if not found:
+                result.append(_choose_likelier(number, clients, row, known.pairs[number], population))
+        if not result:
             return None
-        fields, sizes = ("rounds", "clients", "named", "other"), [len(each.clients) for each in found]
-        rounds, clients, told, other = (np.concatenate([getattr(each, name) for each in found]) for name in fields)
-        expected = float(np.average([each.expected for each in found], weights=sizes))
+        fields, sizes = ("rounds", "clients", "named", "other"), [len(item.clients) for item in result]
+        rounds, clients, told, other = (np.concatenate([getattr(item, name) for item in result]) for name in fields)
+        expected = float(np.average([item.expected for item in result], weights=sizes))
         return _NamedUpdates(rounds, clients, told, other, expected)
 
     def guess_without(self, guess: _NamedUpdates, known: Suspects, parties: Directory) -> _NamedUpdates:  # noqa: ARG002  # needs no numbering
         """Of each two the one that is more like the sample of what others send."""
         population = Population.of(known.population)
         near, far = (
-            np.linalg.norm((each - population.mean) @ population.whitening.T, axis=1)
-            for each in (guess.named, guess.other)
+            np.linalg.norm((item - population.mean) @ population.whitening.T, axis=1)
+            for item in (guess.named, guess.other)
         )
         first = (near < far)[:, None]
         return replace(
@@ -160,7 +160,7 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
         actual = [truth.updates[number][client] for number, client in pairs]
         if not actual:
             return ()
-        near, far = (np.linalg.norm(each[there] - np.stack(actual), axis=1) for each in (guess.named, guess.other))
+        near, far = (np.linalg.norm(item[there] - np.stack(actual), axis=1) for item in (guess.named, guess.other))
         share = clustered_proportion(np.asarray(near < far), guess.clients[there], seed=0)
         finding = (
             f"{int((near < far).sum()):,} of {len(near):,} times the update in the sum is told from another one "
@@ -169,7 +169,7 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
         return (Measurement.of_area("updates told apart", share.value, share.interval, share.n, finding),)
 
 
-def _tested(number: int, clients: Ids, total: Floats, pairs: Floats, population: Population) -> _NamedUpdates:
+def _choose_likelier(number: int, clients: Ids, total: Floats, pairs: Floats, population: Population) -> _NamedUpdates:
     if pairs.shape[1:] != (2, total.shape[1]) or len(pairs) <= clients.max():
         raise InputError(
             f"pairs of round {number} must be [clients, 2, {total.shape[1]}]; found shape {list(pairs.shape)}"
@@ -217,8 +217,8 @@ class _RoundDisaggregation(Attack[_SolvedUpdates, UpdateTruth]):
         if len(sums) < LEAST_SUMS or not clients:
             return None
         matrix = np.zeros((len(sums), clients))
-        for at, number in enumerate(sums):
-            matrix[at, participants_of(view, number)] = 1
+        for index, number in enumerate(sums):
+            matrix[index, participants_of(view, number)] = 1
         solution, largest = solver(matrix), float(leverages(row_basis(matrix)).max(initial=0.0))
         updates = solution.weights @ np.concatenate(list(sums.values()))
         return _SolvedUpdates(min(sums), solution.unknowns, updates, clients, min(largest, 1.0), len(sums))
@@ -234,14 +234,14 @@ class _RoundDisaggregation(Attack[_SolvedUpdates, UpdateTruth]):
             actual = first.get(client)
             right += actual is not None and bool(np.linalg.norm(row - actual) <= RECOVERED * np.linalg.norm(actual))
         # who took part is known, and no sum is needed for the second figure
-        found, open_ = exact_proportion(right, total), exact_proportion(exposed, total)
+        result, open_ = exact_proportion(right, total), exact_proportion(exposed, total)
         solved = f"The updates of {right:,} of {total:,} clients are solved from the sums of {guess.rounds:,} rounds."
         shape = (
             f"Who took part when determines {exposed:,} of {total:,} clients' updates, if they stay the same; the "
             f"largest leverage is {guess.leverage:.2f}."
         )
         return (
-            Measurement.of_share("updates solved", found, solved),
+            Measurement.of_share("updates solved", result, solved),
             Measurement.of_share("clients exposed", open_, shape, prior=open_.value, context=True),
         )
 

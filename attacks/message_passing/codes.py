@@ -131,14 +131,14 @@ class _CodeReader(RowReader):
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
-        found = [
+        result = [
             RecoveredRows(held.batch.step, held.batch.senders[held.rows], self._read(field, held))
             for held in _held_codes(view, public.T)
         ]
-        return tuple(found) or None
+        return tuple(result) or None
 
     @abstractmethod
-    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
+    def _read(self, field: PrimeField, held_codes: _HeldCodes) -> NDArray[Any]:
         """The rows [k, d] behind some codes."""
 
 
@@ -156,11 +156,11 @@ class _OneCodeAndMu(_CodeReader):
         Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
     )  # fmt: skip
 
-    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
-        weights = basis_at(field, held.betas, held.alphas[:, 0])
-        h = held.codes[:, 0].astype(np.int64)
-        for j in range(held.z.shape[1]):
-            h = field.subtract(h, field.multiply(weights[:, 1 + j, None], held.z[:, j, : h.shape[1]]))
+    def _read(self, field: PrimeField, held_codes: _HeldCodes) -> NDArray[Any]:
+        weights = basis_at(field, held_codes.betas, held_codes.alphas[:, 0])
+        h = held_codes.codes[:, 0].astype(np.int64)
+        for j in range(held_codes.z.shape[1]):
+            h = field.subtract(h, field.multiply(weights[:, 1 + j, None], held_codes.z[:, j, : h.shape[1]]))
         return field.multiply(h, field.inverse(weights[:, :1]))
 
 
@@ -174,8 +174,8 @@ class _AllCodesOfOneSender(_CodeReader):
         Role.DEVICE, Secret.EMBEDDING, TRAINING, SECMP, truth=MessageTruth,
     )  # fmt: skip
 
-    def _read(self, field: PrimeField, held: _HeldCodes) -> NDArray[Any]:
-        return weighted_rows(field, basis_at(field, held.alphas, held.betas[:, 0]), held.codes)
+    def _read(self, field: PrimeField, held_codes: _HeldCodes) -> NDArray[Any]:
+        return weighted_rows(field, basis_at(field, held_codes.alphas, held_codes.betas[:, 0]), held_codes.codes)
 
 
 class _SmallFieldBruteForce(RowReader):
@@ -201,17 +201,17 @@ class _SmallFieldBruteForce(RowReader):
             return None
         field = PrimeField(public.modulus)
         weights = decoders(field, public.T)
-        found = [RecoveredRows(b.step, b.senders, _most_binary(field, weights, b)) for b in view.messages(Phase.CODES)]
-        return tuple(found) or None
+        result = [RecoveredRows(b.step, b.senders, _most_binary(field, weights, b)) for b in view.messages(Phase.CODES)]
+        return tuple(result) or None
 
 
 def decoders(field: PrimeField, T: int) -> NDArray[np.int64]:
     """All coefficient vectors that some choice of points gives: int64 [count, T + 1], beta_1 shifted to 0."""
-    found = {
+    result = {
         tuple(lagrange_matrix(field, alphas, (0,))[0].tolist())
         for alphas in permutations(range(1, field.modulus), T + 1)
     }
-    return np.array(sorted(found), dtype=np.int64)
+    return np.array(sorted(result), dtype=np.int64)
 
 
 def _most_binary(field: PrimeField, weights: NDArray[np.int64], batch: ReceivedRows) -> NDArray[np.signedinteger]:
@@ -256,7 +256,7 @@ class _DifferenceReader(Attack[tuple[_Differences, ...], MessageTruth]):
         """
         measured = []
         for direction, metric in DIFFERENCES.items():
-            same = tuple(each for each in guess if each.step.direction is direction)
+            same = tuple(item for item in guess if item.step.direction is direction)
             figure = _score_one_way(metric, same, truth)
             measured += [figure] if figure is not None else []
         return tuple(measured)
@@ -281,18 +281,18 @@ class _SharedMask(_DifferenceReader):
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
-        found = [_differences(field, held) for held in _held_codes(view, public.T)]
-        return tuple(each for each in found if len(each.first)) or None
+        result = [_differences(field, held) for held in _held_codes(view, public.T)]
+        return tuple(item for item in result if len(item.first)) or None
 
 
-def _differences(field: PrimeField, held: _HeldCodes) -> _Differences:
-    receivers = held.batch.receivers[held.rows]
+def _differences(field: PrimeField, held_codes: _HeldCodes) -> _Differences:
+    receivers = held_codes.batch.receivers[held_codes.rows]
     pairs = np.flatnonzero(receivers[1:] == receivers[:-1])  # a view is sorted by receiver
-    weights = basis_at(field, held.betas[pairs], held.alphas[pairs, 0])
-    codes = held.codes[:, 0]
+    weights = basis_at(field, held_codes.betas[pairs], held_codes.alphas[pairs, 0])
+    codes = held_codes.codes[:, 0]
     values = field.multiply(field.subtract(codes[pairs], codes[pairs + 1]), field.inverse(weights[:, :1]))
-    senders = held.batch.senders[held.rows]
-    return _Differences(held.batch.step, senders[pairs], senders[pairs + 1], values, field.modulus)
+    senders = held_codes.batch.senders[held_codes.rows]
+    return _Differences(held_codes.batch.step, senders[pairs], senders[pairs + 1], values, field.modulus)
 
 
 def _score_one_way(metric: str, batches: tuple[_Differences, ...], truth: MessageTruth) -> Measurement | None:
@@ -344,15 +344,15 @@ def are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field
     rng = np.random.default_rng(0)
     forms = [rng.integers(1, field.modulus, rows.shape[1]) for _ in range(2)]
     reduced = np.concatenate([rows.astype(np.int64) % field.modulus, np.zeros((1, rows.shape[1]), dtype=np.int64)])
-    known, wanted = ([field.dot(field.elements(each), form) for form in forms] for each in (reduced, values))
+    known, wanted = ([field.dot(field.elements(item), form) for form in forms] for item in (reduced, values))
     pairs = np.sort(_as_one(known[0], known[1], field))
-    found = np.zeros(len(values), dtype=np.bool_)
+    differences = np.zeros(len(values), dtype=np.bool_)
     for some in np.array_split(np.arange(len(values)), 1 + len(values) * len(pairs) // 2**18):
         first, second = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, wanted, strict=True))
         sums = _as_one(first, second, field)
-        at = np.minimum(np.searchsorted(pairs, sums), len(pairs) - 1)
-        found[some] = (pairs[at] == sums).any(axis=1)
-    return found
+        index = np.minimum(np.searchsorted(pairs, sums), len(pairs) - 1)
+        differences[some] = (pairs[index] == sums).any(axis=1)
+    return differences
 
 
 def _as_one(first: NDArray[Any], second: NDArray[Any], field: PrimeField) -> Ids:
@@ -377,8 +377,10 @@ class _SingleShares(RowReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:
-        found = [RecoveredRows(batch.step, _named(batch, view), rows) for batch, rows in _unscaled(view, public)]
-        return tuple(found) or None
+        result = [
+            RecoveredRows(batch.step, _sender_ids(batch, view), rows) for batch, rows in _divide_by_weight(view, public)
+        ]
+        return tuple(result) or None
 
 
 class _ShareDifferences(_DifferenceReader):
@@ -394,18 +396,18 @@ class _ShareDifferences(_DifferenceReader):
     def infer(self, view: View, public: PublicParameters) -> tuple[_Differences, ...] | None:
         if public.modulus is None:
             return None
-        field, found = PrimeField(public.modulus), []
-        for batch, rows in _unscaled(view, public):
-            senders = _named(batch, view)
+        field, result = PrimeField(public.modulus), []
+        for batch, rows in _divide_by_weight(view, public):
+            senders = _sender_ids(batch, view)
             others = (senders[1:] != senders[:-1]) | (senders[1:] == UNNAMED)
             pairs = np.flatnonzero((batch.receivers[1:] == batch.receivers[:-1]) & others)
             if len(pairs):
                 values = field.subtract(rows[pairs], rows[pairs + 1])
-                found.append(_Differences(batch.step, senders[pairs], senders[pairs + 1], values, field.modulus))
-        return tuple(found) or None
+                result.append(_Differences(batch.step, senders[pairs], senders[pairs + 1], values, field.modulus))
+        return tuple(result) or None
 
 
-def _unscaled(view: View, public: PublicParameters) -> Iterator[Unscaled]:
+def _divide_by_weight(view: View, public: PublicParameters) -> Iterator[Unscaled]:
     """Shares of rows, divided by the weight of the secret at the relay's point."""
     if public.modulus is None or public.T is None:
         return
@@ -420,7 +422,7 @@ def _unscaled(view: View, public: PublicParameters) -> Iterator[Unscaled]:
         yield batch, field.multiply(batch["share"], factors[:, None])
 
 
-def _named(batch: ReceivedRows, view: View) -> Ids:
+def _sender_ids(batch: ReceivedRows, view: View) -> Ids:
     """Whose shares these are: silos forward the messages of devices that they do not name."""
     of_devices = bool(np.isin(batch.senders, view.parties.ids(Role.DEVICE)).all())
     return batch.senders if of_devices else np.full(len(batch.senders), UNNAMED)

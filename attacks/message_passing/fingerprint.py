@@ -64,19 +64,19 @@ def unmix(values: Ids, terms: int, weights: Weights) -> tuple[list[int], Ids] | 
         The weights, ascending, and int64 [u], for each value which of them it sums as a bit mask; None where no or
         more than one explanation is left.
     """
-    found: list[int] = []
+    result: list[int] = []
     sums = np.zeros(1, dtype=np.int64)
     for value in values.tolist():
         if (np.abs(sums - value) <= weights.tolerance).any():
             continue
-        if len(found) == terms or not weights.degree(value):
+        if len(result) == terms or not weights.degree(value):
             return None
-        found.append(value)
+        result.append(value)
         sums = np.concatenate([sums, sums + value])
-    if len(found) != terms:
+    if len(result) != terms:
         return None
     near = np.abs(sums - values[:, None]) <= weights.tolerance
-    return (found, near.argmax(axis=1)) if (near.sum(axis=1) == 1).all() else None
+    return (result, near.argmax(axis=1)) if (near.sum(axis=1) == 1).all() else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,15 +91,15 @@ class _Fingerprint(Attack[ClaimedTerms, MessageTruth]):
             return None
         most = max(view.parties.counts[Role.DEVICE] - 1, 1)
         if sums[0].values.dtype.kind == "f":
-            return _unmixed(sums[0], Weights(2.0**REAL_BITS, most, MOST_TERMS))
+            return _separate_terms(sums[0], Weights(2.0**REAL_BITS, most, MOST_TERMS))
         exact = public.fraction_bits
-        return None if exact is None else _unmixed(sums[0], Weights(2.0**exact, most, 0))
+        return None if exact is None else _separate_terms(sums[0], Weights(2.0**exact, most, 0))
 
     def score(self, guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measurement, ...]:
         return score_claimed_terms(guess, truth)
 
 
-def _unmixed(sums: SeenSums, weights: Weights) -> ClaimedTerms:
+def _separate_terms(sums: SeenSums, weights: Weights) -> ClaimedTerms:
     real = sums.values.dtype.kind == "f"
     targets, rows = [], [np.empty((0, sums.values.shape[1]), dtype=sums.values.dtype)]
     for index in np.flatnonzero((sums.terms > 0) & (sums.terms <= MOST_TERMS)).tolist():
@@ -109,11 +109,11 @@ def _unmixed(sums: SeenSums, weights: Weights) -> ClaimedTerms:
         explained = unmix(different, int(sums.terms[index]), weights)
         if explained is None:
             continue
-        found, masks = explained
-        each = np.array([1 / np.sqrt(weights.degree(v)) if real else v for v in found], dtype=sums.values.dtype)
-        row = np.zeros((len(found), len(values)), dtype=sums.values.dtype)
-        row[:, there] = each[:, None] * ((masks[place] >> np.arange(len(found))[:, None]) & 1)
-        targets += [int(sums.targets[index])] * len(found)
+        result, masks = explained
+        item = np.array([1 / np.sqrt(weights.degree(v)) if real else v for v in result], dtype=sums.values.dtype)
+        row = np.zeros((len(result), len(values)), dtype=sums.values.dtype)
+        row[:, there] = item[:, None] * ((masks[place] >> np.arange(len(result))[:, None]) & 1)
+        targets += [int(sums.targets[index])] * len(result)
         rows.append(row)
     return ClaimedTerms(sums.step, np.array(targets, dtype=np.int64), np.concatenate(rows))
 
@@ -121,7 +121,7 @@ def _unmixed(sums: SeenSums, weights: Weights) -> ClaimedTerms:
 DICTIONARY = "a public list of all devices' feature rows"
 
 
-def contained(sums: NDArray[Any], dictionary: NDArray[Any]) -> tuple[Ids, Ids]:
+def find_contained(sums: NDArray[Any], dictionary: NDArray[Any]) -> tuple[Ids, Ids]:
     """Which rows of a dictionary have all of their non-zero columns in a sum: int64 [c] sums and rows.
 
     Rows without any non-zero column are in no sum.
@@ -165,7 +165,7 @@ class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
         sums = seen_sums(view, public, self.card.observer)
         if not sums:
             return None
-        where, which = contained(sums[0].values, known.rows)
+        where, which = find_contained(sums[0].values, known.rows)
         targets, sources = sums[0].targets[where], view.parties.ids(Role.DEVICE)[which]
         others = sources != targets
         return ClaimedEdges(sources[others], targets[others])
@@ -201,8 +201,8 @@ def likest_pairs(rows: NDArray[Any], most: int) -> tuple[Ids, Ids]:
         lower, higher = np.nonzero(above)
         best = np.concatenate([best, cosines[lower, higher]])
         pairs = np.concatenate([pairs, np.stack([lower + start, higher])], axis=1)
-        kept = np.argsort(-best, kind="stable")[:most]
-        best, pairs = best[kept], pairs[:, kept]
+        remaining = np.argsort(-best, kind="stable")[:most]
+        best, pairs = best[remaining], pairs[:, remaining]
     return pairs[0], pairs[1]
 
 

@@ -49,8 +49,8 @@ class _ClearValues(RowReader):
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:  # noqa: ARG002  # needs no parameter
         """Reads every message of values; None where there are none."""
-        found = [RecoveredRows(b.step, b.senders, np.asarray(b.payload)) for b in view.messages(Phase.VALUES)]
-        return tuple(found) or None
+        result = [RecoveredRows(b.step, b.senders, np.asarray(b.payload)) for b in view.messages(Phase.VALUES)]
+        return tuple(result) or None
 
 
 ONE_A_NEIGHBOUR = (
@@ -71,7 +71,7 @@ class _CountedMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counting(Attack[_CountedMessages, MessageTruth]):
+class _MessageCounting(Attack[_CountedMessages, MessageTruth]):
     """Observers count each device's messages in one step, payload or not."""
 
     card: Card = field()  # no default: the base class has a property of that name
@@ -84,8 +84,8 @@ class _Counting(Attack[_CountedMessages, MessageTruth]):
         here = [batch for batch in batches if (batch.step.round, batch.step.layer) == first]
         keys, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
         for batch in here:
-            found = np.unique(batch.observers * len(view.parties) + batch.senders, return_counts=True)
-            keys, counts = np.append(keys, found[0]), np.append(counts, found[1])
+            result = np.unique(batch.observers * len(view.parties) + batch.senders, return_counts=True)
+            keys, counts = np.append(keys, result[0]), np.append(counts, result[1])
         unique, place = np.unique(keys, return_inverse=True)
         most = np.zeros(len(unique), dtype=np.int64)
         np.maximum.at(most, place, counts)
@@ -137,7 +137,7 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
         parties, devices = len(view.parties), view.parties.ids(Role.DEVICE)
         mine = own[0].owners * parties + own[0].values
         pairs = np.empty(0, dtype=np.int64)
-        ends = {(id(each.senders), id(each.receivers)): (each.senders, each.receivers) for each in view.received}
+        ends = {(id(item.senders), id(item.receivers)): (item.senders, item.receivers) for item in view.received}
         for senders, receivers in ends.values():
             pairs = np.union1d(pairs, receivers * parties + senders)
         pairs = np.setdiff1d(pairs, mine)
@@ -167,11 +167,11 @@ def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], s
     foreign = np.ones_like(actual)
     foreign[np.arange(len(silo_of)), silo_of] = False
     positive, negative = actual & foreign, ~actual & foreign
-    found, wrong = int((named & positive).sum()), int((named & negative).sum())
+    result, wrong = int((named & positive).sum()), int((named & negative).sum())
     device = np.broadcast_to(np.arange(len(silo_of))[:, None], foreign.shape)
     gain = clustered_advantage(named[foreign], positive[foreign], device[foreign], seed=0)
     finding = (
-        f"Of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {found:,} are "
+        f"Of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {result:,} are "
         f"known to the silo, with {wrong:,} false ones."
     )
     return Measurement.of_advantage("advantage", gain, wrong / max(int(negative.sum()), 1), finding)
@@ -266,7 +266,7 @@ class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
 
     def score(self, guess: _GradientGuess, truth: MessageTruth) -> tuple[Measurement, ...]:
         label, rows = _score_labels(guess, truth), _score_rows(guess, truth)
-        return tuple(each for each in (label, rows) if each is not None)
+        return tuple(item for item in (label, rows) if item is not None)
 
 
 def _by_layer(view: View) -> dict[int, list[ReceivedRows]]:
@@ -293,12 +293,12 @@ def _rows(weight: ReceivedRows, bias: ReceivedRows) -> tuple[Ids, Floats]:
 
 def _length(dense: Floats, column: Floats, delta: Floats) -> Floats:
     """Entries of the bias gradient, where those go with their columns; else the columns' largest: float32 [k]."""
-    at, which = np.abs(column).argmax(axis=1), np.arange(len(column))
-    across = dense[which, at]  # the largest entry of each column
+    index, which = np.abs(column).argmax(axis=1), np.arange(len(column))
+    across = dense[which, index]  # the largest entry of each column
     first = np.abs(across).argmax(axis=1)
     ratio = np.divide(across, delta, out=np.full_like(delta, np.nan), where=delta != 0)
     alike = np.abs(ratio - ratio[which, first, None]) <= RELATIVE_ERROR * np.abs(ratio[which, first, None])
-    return np.asarray(np.where(alike.all(axis=1), delta[which, first], column[which, at]))
+    return np.asarray(np.where(alike.all(axis=1), delta[which, first], column[which, index]))
 
 
 def _dense(factors: Floats, d_out: int) -> Iterator[tuple[Ids, Floats]]:
@@ -343,13 +343,13 @@ ATTACKS: tuple[Attack[Any, Any], ...] = (
     _VisibleDevices(),
     _VisibleEdges(),
     _DeviceGradients(),
-    _Counting(Card(
+    _MessageCounting(Card(
         "message-counts-silo",
         "a silo counts each device's messages in one step: its neighbours among the silo's devices",
         "on HiFGL 4.2.3, step 1b: one request for every message",
         Role.SILO, Secret.DEGREE, TRAINING, SECMP, truth=MessageTruth,
     )),
-    _Counting(Card(
+    _MessageCounting(Card(
         "message-counts-relay",
         "a relay counts each device's messages in one step: its neighbours",
         "what every scheme with relays gives away that does not pad",

@@ -149,12 +149,12 @@ class _TagMatching(Attack[ClaimedEdges, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ClaimedEdges | None:  # noqa: ARG002  # needs no parameter
-        forward, backward = (_from_devices(view, each) for each in (Direction.FORWARD, Direction.BACKWARD))
+        forward, backward = (_from_devices(view, item) for item in (Direction.FORWARD, Direction.BACKWARD))
         if not forward:
             return None
         relays = np.unique(np.concatenate([batch.observers for batch in forward]))
-        found = [_at_relay(forward, backward, relay, view) for relay in relays.tolist()]
-        sources, targets = (np.concatenate(ends) for ends in zip(*found, strict=True))
+        result = [_at_relay(forward, backward, relay, view) for relay in relays.tolist()]
+        sources, targets = (np.concatenate(ends) for ends in zip(*result, strict=True))
         devices = view.parties.ids(Role.DEVICE)
         return ClaimedEdges(devices[sources], devices[targets])
 
@@ -176,23 +176,23 @@ def _from_devices(view: View, direction: Direction) -> list[ReceivedRows]:
 
 def _first(batches: Iterable[ReceivedRows]) -> list[ReceivedRows]:
     """Those of the first step of a layer in training."""
-    found = [batch for batch in batches if batch.step.layer >= 0 and not batch.step.evaluation]
-    first = min(((batch.step.round, batch.step.layer) for batch in found), default=None)
-    return [batch for batch in found if (batch.step.round, batch.step.layer) == first]
+    result = [batch for batch in batches if batch.step.layer >= 0 and not batch.step.evaluation]
+    first = min(((batch.step.round, batch.step.layer) for batch in result), default=None)
+    return [batch for batch in result if (batch.step.round, batch.step.layer) == first]
 
 
 def _at_relay(forward: list[ReceivedRows], backward: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
-    sender, words = _received(forward, relay, view)
+    sender, words = _received_messages(forward, relay, view)
     tags, tag = np.unique(words, axis=0, return_inverse=True)
     shape = (view.parties.counts[Role.DEVICE], len(tags))
     incidence = sparse.csr_array((np.ones(len(sender), dtype=np.int64), (sender, tag.ravel())), shape=shape)
     incidence.data[:] = 1  # a message that is sent again counts once
-    back, _ = _received(backward, relay, view)
+    back, _ = _received_messages(backward, relay, view)
     answering = np.bincount(back, minlength=shape[0]) > 0
     return claimed_edges(incidence, answering if len(back) else None)
 
 
-def _received(batches: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
+def _received_messages(batches: list[ReceivedRows], relay: int, view: View) -> tuple[Ids, Ids]:
     """What one relay got: int64 [m] device indices of the senders, and int64 [m, 2] tags."""
     senders, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 2), dtype=np.int64)]
     for batch in batches:
@@ -223,10 +223,10 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
     def infer(self, view: View, public: PublicParameters) -> _Patterns | None:  # noqa: ARG002  # needs no parameter
         sent = [batch for phase in CARRYING for batch in _first(view.messages(phase, direction=Direction.FORWARD))]
         relays = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(batch.receivers for batch in sent)]))
-        found = [_counted(sent, relay, view) for relay in relays.tolist()]
-        if not sum(len(each.tags) for each in found):
+        result = [_count_patterns(sent, relay, view) for relay in relays.tolist()]
+        if not sum(len(item.tags) for item in result):
             return None
-        return _Patterns(*(np.concatenate([getattr(each, name) for each in found]) for name in ("tags", "counts")))
+        return _Patterns(*(np.concatenate([getattr(item, name) for item in result]) for name in ("tags", "counts")))
 
     def score(self, guess: _Patterns, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of tags whose counts are right for the device behind, of those that have a neighbour abroad.
@@ -249,7 +249,7 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
         return (share_right("neighbours by silo", right, named[shown], what, prior=largest_share(theirs)),)
 
 
-def _counted(batches: list[ReceivedRows], relay: int, view: View) -> _Patterns:
+def _count_patterns(batches: list[ReceivedRows], relay: int, view: View) -> _Patterns:
     """What one relay counts of messages that came from silos."""
     ids = view.parties.ids(Role.SILO)
     mine = [(batch, (batch.receivers == relay) & np.isin(batch.senders, ids)) for batch in batches]
@@ -323,8 +323,8 @@ class _SilentPartners(_SilentDevices[_CountedPartners]):
     )  # fmt: skip
 
     def _read(self, missing: list[dict[int, int]], silent: Ids) -> _CountedPartners | None:
-        found = [pair for counts in missing for pair in _alone(counts, silent).items()]
-        return _CountedPartners(*np.array(found, dtype=np.int64).T) if found else None
+        result = [pair for counts in missing for pair in _alone(counts, silent).items()]
+        return _CountedPartners(*np.array(result, dtype=np.int64).T) if result else None
 
     def score(self, guess: _CountedPartners, truth: MessageTruth) -> tuple[Measurement, ...]:
         """The share of silent devices whose number of partners is right; the prior is the most frequent number."""
@@ -346,17 +346,17 @@ class _SilentPairs(_SilentDevices[_JudgedPairs]):
     )  # fmt: skip
 
     def _read(self, missing: list[dict[int, int]], silent: Ids) -> _JudgedPairs | None:
-        found = []
+        result = []
         for counts in missing:
             alone = _alone(counts, silent)
-            found += [
+            result += [
                 (one, other, together < alone[one] + alone[other])
                 for number, together in counts.items()
                 if {one := int(silent[number, 0]), other := int(silent[number, 1])} <= alone.keys()
             ]
-        if not found:
+        if not result:
             return None
-        one, other, joined = np.array(found, dtype=np.int64).T
+        one, other, joined = np.array(result, dtype=np.int64).T
         return _JudgedPairs(np.stack([one, other]), joined == 1)
 
     def score(self, guess: _JudgedPairs, truth: MessageTruth) -> tuple[Measurement, ...]:
@@ -382,19 +382,19 @@ def _alone(counts: Mapping[int, int], silent: Ids) -> dict[int, int]:
 def _missing(view: View, relay: int) -> dict[int, int]:
     """By round, the messages that are missing in the sums that one relay is asked for."""
     tags, shown = _words(view, relay, CARRYING, "tag"), _words(view, relay, (Phase.FETCH,), "opening")
-    messages = max((int(np.unique(each, return_counts=True)[1].max()) for each in tags.values()), default=0)
-    return {number: _lacking(tags[number], each, messages) for number, each in shown.items() if number in tags}
+    messages = max((int(np.unique(item, return_counts=True)[1].max()) for item in tags.values()), default=0)
+    return {number: _lacking(tags[number], item, messages) for number, item in shown.items() if number in tags}
 
 
 def _words(view: View, relay: int, phases: tuple[Phase, ...], name: str) -> dict[int, Ids]:
     """By round, the first words of what a relay is sent by silos in forward steps: 63 random bits tell all apart."""
-    silos, found = view.parties.ids(Role.SILO), dict[int, list[Any]]()
+    silos, words = view.parties.ids(Role.SILO), dict[int, list[Any]]()
     for phase in phases:
         for rows in view.messages(phase, direction=Direction.FORWARD):
             mine = (rows.receivers == relay) & np.isin(rows.senders, silos)
             if mine.any():
-                found.setdefault(rows.step.round, []).append(np.asarray(rows[name])[mine][..., 0])
-    return {number: np.concatenate(each) for number, each in found.items()}
+                words.setdefault(rows.step.round, []).append(np.asarray(rows[name])[mine][..., 0])
+    return {number: np.concatenate(item) for number, item in words.items()}
 
 
 def _lacking(tags: Ids, shown: Ids, messages: int) -> int:

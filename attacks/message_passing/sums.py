@@ -64,8 +64,8 @@ def seen_sums(view: View, public: PublicParameters, role: Role) -> tuple[SeenSum
     Returns:
         One entry a step, of the layers' forward passes in training alone, in order.
     """
-    found = _at_devices(view, public) if role is Role.DEVICE else _at_silos(view, public)
-    orders = ((sums, np.argsort(sums.targets, kind="stable")) for sums in found)
+    result = _at_devices(view, public) if role is Role.DEVICE else _at_silos(view, public)
+    orders = ((sums, np.argsort(sums.targets, kind="stable")) for sums in result)
     return tuple(SeenSums(s.step, s.targets[order], s.terms[order], s.values[order]) for s, order in orders)
 
 
@@ -73,7 +73,9 @@ def _at_devices(view: View, public: PublicParameters) -> Iterator[SeenSums]:
     """Decoded by a silo, interpolated from what relays send, or added up by the device itself."""
     for batch in _forward(view, Phase.DECODED):
         codes = [rows for rows in view.messages(Phase.CODES) if rows.step == batch.step]
-        yield SeenSums(batch.step, batch.receivers, _received(view, codes, batch.receivers), np.asarray(batch.payload))
+        yield SeenSums(
+            batch.step, batch.receivers, _count_received(view, codes, batch.receivers), np.asarray(batch.payload)
+        )
     for batch in _forward(view, Phase.SUMS):
         terms = np.full(len(batch.receivers), UNKNOWN)
         yield SeenSums(batch.step, batch.receivers, terms, np.asarray(batch.payload))
@@ -81,10 +83,10 @@ def _at_devices(view: View, public: PublicParameters) -> Iterator[SeenSums]:
         starts = np.flatnonzero(np.diff(batch.receivers, prepend=-1))
         totals = np.add.reduceat(np.asarray(batch.payload), starts, axis=0)
         targets = batch.receivers[starts]
-        yield SeenSums(batch.step, targets, _received(view, [batch], targets), totals)
+        yield SeenSums(batch.step, targets, _count_received(view, [batch], targets), totals)
     for step in dict.fromkeys(batch.step for batch in _forward(view, Phase.SHARE_SUMS)):
         if public.modulus is not None and public.T is not None:
-            yield _interpolated(view, step, PrimeField(public.modulus), public.T)
+            yield _interpolate_sums(view, step, PrimeField(public.modulus), public.T)
 
 
 def _at_silos(view: View, public: PublicParameters) -> Iterator[SeenSums]:
@@ -110,27 +112,29 @@ def _at_silos(view: View, public: PublicParameters) -> Iterator[SeenSums]:
         yield SeenSums(batch.step, batch.senders, terms, weighted_rows(field, to_sum[own], codes))
 
 
-def _interpolated(view: View, step: Step, field: PrimeField, T: int) -> SeenSums:
+def _interpolate_sums(view: View, step: Step, field: PrimeField, T: int) -> SeenSums:
     """The polynomial of each target at 0, from the first T + 1 relays that answered; relay i holds its value at i."""
     answers = [batch for batch in _forward(view, Phase.SHARE_SUMS) if batch.step == step]
     counts = [batch for batch in _forward(view, Phase.COUNTS) if batch.step == step]
-    senders, receivers = (np.concatenate([getattr(each, end) for each in answers]) for end in ("senders", "receivers"))
+    senders, receivers = (
+        np.concatenate([getattr(answer, end) for answer in answers]) for end in ("senders", "receivers")
+    )
     shares = np.concatenate([batch["sum"] for batch in answers])
     order = np.lexsort((senders, receivers))
     senders, receivers, shares = senders[order], receivers[order], shares[order]
-    targets, first, heard = np.unique(receivers, return_index=True, return_counts=True)
+    targets, first, received = np.unique(receivers, return_index=True, return_counts=True)
     told = np.zeros(len(view.parties), dtype=np.int64)  # what relays say about the number of rows in each sum
     for batch in counts:
         told[batch.receivers] = batch["count"]
     terms = told[targets]
-    usable = np.flatnonzero((heard > T) & (terms > 0))
+    usable = np.flatnonzero((received > T) & (terms > 0))
     rows = first[usable, None] + np.arange(T + 1)
     alphas = view.parties.index_of(senders[rows], Role.RELAY) + 1
     weights = basis_at(field, alphas, np.zeros(len(rows), dtype=np.int64))
     return SeenSums(step, targets[usable], terms[usable], weighted_rows(field, weights, shares[rows]))
 
 
-def _received(view: View, batches: Iterable[ReceivedRows], targets: Ids) -> Ids:
+def _count_received(view: View, batches: Iterable[ReceivedRows], targets: Ids) -> Ids:
     """How many messages of some batches each target received."""
     counts = np.zeros(len(view.parties), dtype=np.int64)
     for batch in batches:
@@ -166,18 +170,18 @@ class _Differencing(Attack[Determined, MessageTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> Determined | None:
         taking_part = {rows.step: rows.values for rows in view.own(PARTICIPANTS)}
-        sums = [each for each in seen_sums(view, public, self.card.observer) if each.step in taking_part]
+        sums = [item for item in seen_sums(view, public, self.card.observer) if item.step in taking_part]
         if not sums or public.modulus is None:
             return None
-        return _solved(sums, [taking_part[each.step].astype(np.int64) for each in sums], public.modulus)
+        return _solve_rounds(sums, [taking_part[item.step].astype(np.int64) for item in sums], public.modulus)
 
     def score(self, guess: Determined, truth: MessageTruth) -> tuple[Measurement, ...]:
         rows, targets = guess
-        told = (replace(each, metric="precision", context=True) for each in score_recovered_rows([rows], truth))
+        told = (replace(row, metric="precision", context=True) for row in score_recovered_rows([rows], truth))
         return _share_read(rows, targets, truth), *told
 
 
-def _solved(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Determined:
+def _solve_rounds(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Determined:
     ends, senders = np.concatenate(taking_part).T
     apart = senders.max(initial=0) + 1
     pairs, number = np.unique(ends * apart + senders, return_inverse=True)  # messages, by ascending target
@@ -185,8 +189,8 @@ def _solved(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Deter
     present = np.zeros((len(taking_part), len(pairs)), dtype=np.bool_)
     present[np.repeat(np.arange(len(taking_part)), [len(rows) for rows in taking_part]), number] = True
     owners, first, terms = np.unique(targets, return_index=True, return_counts=True)
-    values, known = _aligned(sums, owners, modulus)
-    found: list[tuple[Ids, Floats]] = []
+    values, known = _align_rounds(sums, owners, modulus)
+    result: list[tuple[Ids, Floats]] = []
     for k in np.unique(terms).tolist():
         alike = np.flatnonzero(terms == k)
         messages = first[alike, None] + np.arange(k)
@@ -195,22 +199,22 @@ def _solved(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Deter
         leverage = np.einsum("gkr,grk->gk", inverse, matrix.astype(np.float64))
         group, column = np.nonzero(leverage > 1 - DETERMINED)
         rows = np.einsum("cr,crd->cd", inverse[group, column], values[alike[group]])
-        found.append((messages[group, column], rows))
-    which = np.concatenate([message for message, _ in found])
-    rows = np.concatenate([values for _, values in found])
+        result.append((messages[group, column], rows))
+    which = np.concatenate([message for message, _ in result])
+    rows = np.concatenate([values for _, values in result])
     exact = (np.rint(rows).astype(np.int64) % modulus).astype(sums[0].values.dtype)
     return RecoveredRows(sums[0].step, senders[which], exact), targets[which]
 
 
-def _aligned(sums: list[SeenSums], owners: Ids, modulus: int) -> tuple[Floats, NDArray[np.bool_]]:
+def _align_rounds(sums: list[SeenSums], owners: Ids, modulus: int) -> tuple[Floats, NDArray[np.bool_]]:
     """Sums float64 [owners, rounds, d], elements by their representatives of least magnitude; and which are there."""
     values = np.zeros((len(owners), len(sums), sums[0].values.shape[1]))
     known = np.zeros((len(owners), len(sums)), dtype=np.bool_)
-    for r, each in enumerate(sums):
-        place = np.searchsorted(owners, each.targets)
+    for r, item in enumerate(sums):
+        place = np.searchsorted(owners, item.targets)
         inside = np.flatnonzero(place < len(owners))
-        here = inside[owners[place[inside]] == each.targets[inside]]
-        got = each.values[here].astype(np.float64)
+        here = inside[owners[place[inside]] == item.targets[inside]]
+        got = item.values[here].astype(np.float64)
         values[place[here], r] = np.where(got > modulus // 2, got - modulus, got)
         known[place[here], r] = True
     return values, known
@@ -243,7 +247,7 @@ class _SingleNeighbour(Attack[ClaimedTerms, MessageTruth]):
         role, codes = self.card.observer, view.messages(Phase.CODES, direction=Direction.FORWARD, round=0, layer=0)
         if public.modulus is None or (role is Role.DEVICE and not codes):
             return None
-        sums = [each for each in seen_sums(view, public, role) if (each.step.round, each.step.layer) == (0, 0)]
+        sums = [item for item in seen_sums(view, public, role) if (item.step.round, item.step.layer) == (0, 0)]
         if not sums:
             return None
         single = sums[0].terms == 1

@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.proxies.fractions import joined, joined_on_grid, one_more, whole_counts
+from fgl_secure.attacks.proxies.fractions import counts_from_change, joined_on_grid, one_more, whole_counts
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_ROUNDS,
     LAYOUT,
@@ -48,15 +48,15 @@ class Addition:
 
 def _additions(rounds: tuple[ProxyRows, ...]) -> tuple[Addition, ...]:
     """What is found between one round and the next: of single clients where their rows are seen, else of the sum."""
-    found: list[Addition] = []
+    additions: list[Addition] = []
     for before, after in pairwise(rounds):
         if after.round != before.round + 1:
             continue
-        if before.summed or after.summed:
-            found += _of_sum(before, after)
+        if before.is_sum or after.is_sum:
+            additions += _of_sum(before, after)
         else:
-            found += _of_clients(before, after)
-    return tuple(found)
+            additions += _of_clients(before, after)
+    return tuple(additions)
 
 
 def adders(truth: ProxyTruth) -> tuple[tuple[int, int], ...]:
@@ -70,11 +70,11 @@ def _of_clients(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
     for row, client in enumerate(before.clients.tolist()):
         if client not in later or np.array_equal(before.shares[row], after.shares[later[client]]):
             continue
-        old, new = (whole_counts(*each) for each in ((before, row), (after, later[client])))
-        found = None if old is None or new is None else one_more(old, new)
-        if found is None:
+        old, new = (whole_counts(*item) for item in ((before, row), (after, later[client])))
+        result = None if old is None or new is None else one_more(old, new)
+        if result is None:
             continue
-        counts, kind = found
+        counts, kind = result
         there = int(counts[kind])
         mean = before.proxies[row, kind] if there else 0.0
         proxy = (there + 1) * after.proxies[later[client], kind] - there * mean
@@ -86,13 +86,13 @@ def _of_sum(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
 
     The client's own s_j is not known; the mean over clients stands for it.
     """
-    if not (before.summed and after.summed):
+    if not (before.is_sum and after.is_sum):
         return
     change, rounding = after.shares[0] - before.shares[0], before.rounding + after.rounding
-    found = joined_on_grid(change, rounding, after.unit) if after.unit else joined(change, rounding)
-    if found is None:
+    result = joined_on_grid(change, rounding, after.unit) if after.unit else counts_from_change(change, rounding)
+    if result is None:
         return
-    counts, kind = found
+    counts, kind = result
     labelled, there = int(counts.sum()), int(counts[kind])
     proxy = (labelled + 1) * (after.products[0, kind] - before.products[0, kind])
     if there:
@@ -112,7 +112,7 @@ class _Changes(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> Found | None:
         """Reads all rounds that were seen; None for fewer than two."""
         rounds = proxy_rows(view, public, known)
-        return _additions(self._shown(rounds)) if len(rounds) > 1 else None
+        return _additions(self._visible_rounds(rounds)) if len(rounds) > 1 else None
 
     def score(self, guess: Found, truth: ProxyTruth) -> tuple[Measurement, ...]:
         right = [self._right(guess, truth, *event) for event in adders(truth)]
@@ -121,7 +121,7 @@ class _Changes(InformedAttack[Found, ProxyKnowledge, ProxyTruth]):
         finding = self.finding.format(f"{sum(right):,} of {len(right):,}")
         return (Measurement.of_share(self.metric, exact_proportion(sum(right), len(right)), finding),)
 
-    def _shown(self, rounds: tuple[ProxyRows, ...]) -> tuple[ProxyRows, ...]:
+    def _visible_rounds(self, rounds: tuple[ProxyRows, ...]) -> tuple[ProxyRows, ...]:
         """What of the rounds is read."""
         return rounds
 
@@ -146,8 +146,8 @@ class _ProxyDifferencing(_Changes):
 
     def _right(self, guess: Found, truth: ProxyTruth, number: int, client: int) -> bool:
         proxy = truth.added[client, number]
-        at = [each for each in guess if each.round == number and each.client in (client, SUM)]
-        return any(bool(close(each.proxy, proxy)) for each in at)
+        index = [item for item in guess if item.round == number and item.client in (client, SUM)]
+        return any(bool(close(item.proxy, proxy)) for item in index)
 
 
 class _ProxyLabelChanges(_Changes):
@@ -170,13 +170,13 @@ class _ProxyLabelChanges(_Changes):
         tells_nothing="where the parts of a summand lie says nothing of what one more node adds to it",
     )  # fmt: skip
 
-    def _shown(self, rounds: tuple[ProxyRows, ...]) -> tuple[ProxyRows, ...]:
-        return tuple(rows if rows.summed else rows.total for rows in rounds)
+    def _visible_rounds(self, rounds: tuple[ProxyRows, ...]) -> tuple[ProxyRows, ...]:
+        return tuple(rows if rows.is_sum else rows.total for rows in rounds)
 
     def _right(self, guess: Found, truth: ProxyTruth, number: int, client: int) -> bool:
         before, after = truth.labelled[client, number - 1 : number + 1]
-        at = [each for each in guess if each.round == number]
-        return any(np.array_equal(each.counts, before) and (after - before)[each.kind] == 1 for each in at)
+        index = [item for item in guess if item.round == number]
+        return any(np.array_equal(item.counts, before) and (after - before)[item.kind] == 1 for item in index)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -206,41 +206,41 @@ class _ProxyMembership(InformedAttack[tuple[_NamedProxy, ...], ProxyKnowledge, P
         rounds, suspects = proxy_rows(view, public, known), known.suspects
         if suspects is None or len(rounds) < 2:
             return None
-        return tuple(named for each in _additions(rounds) for named in _decided(each, suspects))
+        return tuple(named for addition in _additions(rounds) for named in _name_proxies(addition, suspects))
 
     def score(self, guess: tuple[_NamedProxy, ...], truth: ProxyTruth) -> tuple[Measurement, ...]:
         events, proxies = adders(truth), truth.added
         if not events:
             return ()
-        by_event = {(each.round, each.client): each for each in guess}
+        by_event = {(item.round, item.client): item for item in guess}
         sides = [_side(by_event.get(event), proxies[event[1], event[0]]) for event in events]
         right, wrong = sides.count(1), sides.count(-1)
-        found = advantage(right, len(events), wrong, len(events))
+        result = advantage(right, len(events), wrong, len(events))
         finding = (
             f"Of {len(events):,} nodes that were added {right:,} are told from another one, and for {wrong:,} the "
             f"other one is named."
         )
         metric = "added nodes told apart"
-        return (Measurement.of_advantage(metric, found, wrong / len(events), finding),)
+        return (Measurement.of_advantage(metric, result, wrong / len(events), finding),)
 
 
-def _decided(each: Addition, known: Suspects) -> Iterator[_NamedProxy]:
+def _name_proxies(addition: Addition, suspects: Suspects) -> Iterator[_NamedProxy]:
     """About the pair of that client; about every pair of that round where the client is not known."""
-    pairs = known.pairs.get(each.round)
+    pairs = suspects.pairs.get(addition.round)
     if pairs is None:
         return
-    for client in range(len(pairs)) if each.client == SUM else (each.client,):
-        far = np.linalg.norm(pairs[client] - each.proxy, axis=1)
+    for client in range(len(pairs)) if addition.client == SUM else (addition.client,):
+        far = np.linalg.norm(pairs[client] - addition.proxy, axis=1)
         if np.isfinite(far).all():
             near = int(far.argmin())
-            yield _NamedProxy(each.round, client, pairs[client, near], pairs[client, 1 - near])
+            yield _NamedProxy(addition.round, client, pairs[client, near], pairs[client, 1 - near])
 
 
-def _side(each: _NamedProxy | None, actual: Floats) -> int:
+def _side(named_proxy: _NamedProxy | None, actual: Floats) -> int:
     """1 for the right one, -1 for the other one, 0 where nothing is said."""
-    if each is None:
+    if named_proxy is None:
         return 0
-    near, far = (float(np.linalg.norm(proxy - actual)) for proxy in (each.named, each.other))
+    near, far = (float(np.linalg.norm(proxy - actual)) for proxy in (named_proxy.named, named_proxy.other))
     return int(near < far) - int(far < near)
 
 

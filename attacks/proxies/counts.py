@@ -37,16 +37,16 @@ class _FirstRound:
     proxies: Floats  # float64 [k, C, d], class proxies; NaN where there are none
 
     @property
-    def summed(self) -> bool:
+    def is_sum(self) -> bool:
         """Whether it speaks of all clients together."""
         return bool((self.clients < 0).any())
 
     def among(self, clients: int) -> Ids:
         """The clients that it speaks of, of so many."""
-        return np.arange(clients) if self.summed else self.clients
+        return np.arange(clients) if self.is_sum else self.clients
 
 
-class _Counting(InformedAttack[_FirstRound, ProxyKnowledge, ProxyTruth]):
+class _FirstRoundAttack(InformedAttack[_FirstRound, ProxyKnowledge, ProxyTruth]):
     """What all attacks do with the first round that was seen."""
 
     def infer_with(self, view: View, public: PublicParameters, known: ProxyKnowledge) -> _FirstRound | None:
@@ -55,14 +55,14 @@ class _Counting(InformedAttack[_FirstRound, ProxyKnowledge, ProxyTruth]):
             return None
         rows = rounds[0]
         counts = np.full(rows.shares.shape, -1, dtype=np.int64)
-        for row in range(0 if rows.summed else len(counts)):
-            found = whole_counts(rows, row)
-            if found is not None:
-                counts[row] = found
+        for row in range(0 if rows.is_sum else len(counts)):
+            result = whole_counts(rows, row)
+            if result is not None:
+                counts[row] = result
         return _FirstRound(rows.round, rows.clients, rows.present, rows.shares, counts, rows.proxies)
 
 
-class _ProxyClasses(_Counting):
+class _ProxyClasses(_FirstRoundAttack):
     """A share or a proxy that is not zero."""
 
     card = Card(
@@ -93,7 +93,7 @@ class _ProxyClasses(_Counting):
         what = (
             f"The sum tells that {missing:,} of {len(has):,} classes are labelled by nobody; guessing the others of "
             "every client is right {} times."
-            if guess.summed
+            if guess.is_sum
             else f"Whether a client has labelled nodes of a class is read right {{}} times; {missing:,} times there "
             "are none."
         )
@@ -101,7 +101,7 @@ class _ProxyClasses(_Counting):
         return (share_of_cells("classes of clients", right, everywhere, what, random=0.5, prior=prior),)
 
 
-class _ProxyCounts(_Counting):
+class _ProxyCounts(_FirstRoundAttack):
     """Shares are fractions of one denominator, which is how many labelled nodes there are."""
 
     card = Card(
@@ -127,7 +127,7 @@ class _ProxyCounts(_Counting):
         actual = truth.labelled[:, guess.round]
         clients = guess.among(len(actual))
         labels = _labels(np.broadcast_to(guess.shares, (len(clients), actual.shape[1])), actual[clients])
-        if guess.summed:
+        if guess.is_sum:
             return labels
         return (*labels, *_counts(guess.counts, actual[clients]))
 
@@ -152,7 +152,7 @@ def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
     return (share_of_cells("labelled nodes of a class", counts == actual, there, what, random=random, prior=prior),)
 
 
-class _ProxySingletons(_Counting):
+class _ProxySingletons(_FirstRoundAttack):
     """Divides by the share, and counts."""
 
     card = Card(
@@ -182,22 +182,22 @@ class _ProxySingletons(_Counting):
         if not single.any():
             return ()
         read = np.broadcast_to(guess.proxies, (len(clients), *guess.proxies.shape[1:]))
-        whence = "off the sum, where nobody else has the class" if guess.summed else "exactly"
+        whence = "off the sum, where nobody else has the class" if guess.is_sum else "exactly"
         what = f"The proxies of {{}} nodes that are single in their class are read {whence}."
         recovered = share_of_cells("proxies of single nodes", close(read, proxies[clients]), single, what)
-        return (recovered,) if guess.summed else (recovered, _recognised(guess.counts == 1, single, several))
+        return (recovered,) if guess.is_sum else (recovered, _measure_singles(guess.counts == 1, single, several))
 
 
-def _recognised(claimed: Flags, single: Flags, several: Flags) -> Measurement:
+def _measure_singles(claimed: Flags, single: Flags, several: Flags) -> Measurement:
     hits, alarms = int((claimed & single).sum()), int((claimed & several).sum())
     there = single | several
     client = np.broadcast_to(np.arange(len(single))[:, None], single.shape)
-    found = clustered_advantage(claimed[there], single[there], client[there], seed=0)
+    result = clustered_advantage(claimed[there], single[there], client[there], seed=0)
     finding = (
         f"{hits:,} of {int(single.sum()):,} single nodes are recognised by their share, and {alarms:,} of "
         f"{int(several.sum()):,} larger classes are taken for one."
     )
-    return Measurement.of_advantage("single nodes told", found, alarms / max(int(several.sum()), 1), finding)
+    return Measurement.of_advantage("single nodes told", result, alarms / max(int(several.sum()), 1), finding)
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_ProxyClasses(), _ProxyCounts(), _ProxySingletons())

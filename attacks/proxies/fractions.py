@@ -59,8 +59,8 @@ def whole_numbers(shares: Floats, rounding: float, most: int = MOST) -> Ids | No
     whole = np.rint(scaled)
     fits = (np.abs(scaled - whole) <= totals[:, None] * (rounding + _SLACK)).all(axis=1)
     fits &= whole.sum(axis=1) == totals
-    found = np.flatnonzero(fits)
-    return whole[found[0]].astype(np.int64) if len(found) else None
+    numbers = np.flatnonzero(fits)
+    return whole[numbers[0]].astype(np.int64) if len(numbers) else None
 
 
 def whole_counts(rows: ProxyRows, row: int) -> Ids | None:
@@ -94,7 +94,7 @@ def one_more(before: Ids, after: Ids, most: int = MOST) -> tuple[Ids, int] | Non
     return None
 
 
-def joined(change: Floats, rounding: float, most: int = MOST_ADDED) -> tuple[Ids, int] | None:
+def counts_from_change(change: Floats, rounding: float, most: int = MOST_ADDED) -> tuple[Ids, int] | None:
     """The same from how the sum of many clients' shares changes when a node is added at one of them.
 
     With c_i of m labelled nodes of class i before, and one of class j added, the sums change by -c_i / (m (m + 1)), and
@@ -118,8 +118,8 @@ def joined(change: Floats, rounding: float, most: int = MOST_ADDED) -> tuple[Ids
     counts = np.rint(scaled)
     slack = (m * (m + 1) * (rounding + _SLACK))[:, None]
     fits = (np.abs(scaled - counts) <= slack).all(axis=1) & (counts >= 0).all(axis=1) & (counts.sum(axis=1) == m)
-    found = np.flatnonzero(fits & (slack[:, 0] < 1 / 4))
-    return (counts[found[0]].astype(np.int64), kind) if len(found) else None
+    result = np.flatnonzero(fits & (slack[:, 0] < 1 / 4))
+    return (counts[result[0]].astype(np.int64), kind) if len(result) else None
 
 
 def joined_on_grid(change: Floats, rounding: float, unit: float) -> tuple[Ids, int] | None:
@@ -146,12 +146,12 @@ def joined_on_grid(change: Floats, rounding: float, unit: float) -> tuple[Ids, i
         if (counts < 0).any() or counts.sum() != m:
             continue
         more = counts + np.eye(len(change), dtype=np.int64)[kind]
-        if (np.abs(_rounded(more, grid) - _rounded(counts, grid) - change) <= rounding).all():
+        if (np.abs(_round_shares(more, grid) - _round_shares(counts, grid) - change) <= rounding).all():
             return counts, kind
     return None
 
 
-def _rounded(counts: Ids, grid: int) -> Floats:
+def _round_shares(counts: Ids, grid: int) -> Floats:
     """Shares float64 [C] as clients round them."""
     units, lost = np.divmod(counts * grid, counts.sum())
     units[np.argsort(-lost, kind="stable")[: grid - int(units.sum())]] += 1
@@ -188,10 +188,10 @@ def only_explanation(total: float, labelled: tuple[int, ...], step: float, unit:
     if not 0 < int((end - first)[hits].sum()) <= 2 ** len(labelled):  # counts come with a share up and one down
         return None
     pairs = np.array([(order[left], right) for right in hits for left in range(first[right], end[right])])
-    found = np.unique(
+    result = np.unique(
         np.concatenate([_counts(halves[0], pairs[:, 0]), _counts(halves[1], pairs[:, 1])], axis=1), axis=0
     )
-    return found[0] if len(found) == 1 else None
+    return result[0] if len(result) == 1 else None
 
 
 def too_large(total: float, labelled: tuple[int, ...], step: float, unit: float) -> bool:
@@ -204,7 +204,7 @@ Choice = tuple[Ids, Floats]
 
 
 def _choices(total: float, labelled: tuple[int, ...], step: float, unit: float) -> list[Choice]:
-    found = []
+    choices = []
     for size in labelled:
         counts = np.arange(size + 1)
         values = counts / max(size, 1)
@@ -215,8 +215,8 @@ def _choices(total: float, labelled: tuple[int, ...], step: float, unit: float) 
             counts, values = np.concatenate([counts, counts[rounded]]), np.concatenate([down, up[rounded]]) * unit
         values = np.rint(values / step) * step
         fits = values < total + step / 4
-        found.append((counts[fits], values[fits]))
-    return found
+        choices.append((counts[fits], values[fits]))
+    return choices
 
 
 def _work(choices: list[Choice]) -> int:
@@ -226,10 +226,10 @@ def _work(choices: list[Choice]) -> int:
 
 
 def _sums(values: list[Floats]) -> Floats:
-    found = np.zeros(1)
-    for each in values:
-        found = (found[:, None] + each).reshape(-1)
-    return found
+    sums = np.zeros(1)
+    for item in values:
+        sums = (sums[:, None] + item).reshape(-1)
+    return sums
 
 
 def _counts(half: list[Choice], places: Ids) -> Ids:
@@ -269,9 +269,9 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         if layout is None or layout.labelled is None or not rounds:
             return None
         first = rounds[0]
-        clients = np.arange(len(layout.labelled)) if first.summed else first.clients
+        clients = np.arange(len(layout.labelled)) if first.is_sum else first.clients
         labelled = tuple(layout.labelled[client] for client in clients.tolist())
-        return _explained(first.round, clients, labelled, first if first.summed else first.total)
+        return _explain_shares(first.round, clients, labelled, first if first.is_sum else first.total)
 
     def guess_without(
         self,
@@ -305,14 +305,14 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         return (share_of_cells("counts read off one sum", right, everywhere, what, random=random, prior=prior),)
 
 
-def _explained(number: int, clients: Ids, labelled: tuple[int, ...], total: ProxyRows) -> _ExplainedCounts:
+def _explain_shares(number: int, clients: Ids, labelled: tuple[int, ...], total: ProxyRows) -> _ExplainedCounts:
     counts = np.full((len(clients), total.shares.shape[1]), -1, dtype=np.int64)
     step, skipped = 2 * total.rounding / len(clients), 0
     for kind, share in enumerate(total.shares[0].tolist()):
         known = (share, labelled, step, total.unit)
-        found = only_explanation(*known)
-        if found is not None:
-            counts[:, kind] = found
+        result = only_explanation(*known)
+        if result is not None:
+            counts[:, kind] = result
         skipped += too_large(*known)
     return _ExplainedCounts(number, clients, counts, skipped)
 

@@ -107,7 +107,7 @@ class ProxyRows:
     unit: float = 0.0
 
     @property
-    def summed(self) -> bool:
+    def is_sum(self) -> bool:
         """Whether it is the sum over all participants."""
         return bool(self.clients.tolist() == [SUM])
 
@@ -121,8 +121,8 @@ class ProxyRows:
     def proxies(self) -> Floats:
         """float64 [k, C, d]: class proxies, NaN where there are none."""
         with np.errstate(divide="ignore", invalid="ignore"):
-            found = self.products / self.shares[:, :, None]
-        return np.where(np.isfinite(found), found, np.nan)
+            result = self.products / self.shares[:, :, None]
+        return np.where(np.isfinite(result), result, np.nan)
 
     @property
     def total(self) -> ProxyRows:
@@ -132,22 +132,22 @@ class ProxyRows:
         return ProxyRows(self.round, np.array([SUM]), *summed, rounding, self.unit)
 
 
-def proxy_rows(view: View, public: PublicParameters, known: ProxyKnowledge) -> tuple[ProxyRows, ...]:
+def proxy_rows(view: View, public: PublicParameters, knowledge: ProxyKnowledge) -> tuple[ProxyRows, ...]:
     """What the server got in each round, in order of the rounds; single clients' rows before their sum.
 
     Rows of as many entries as there are classes are shares alone. Beside the sum they tell the class proxy of each
     client that alone has a class.
     """
-    layout = known.layout
+    layout = knowledge.layout
     rounding = 2.0 ** -(1 + (GRID_BITS if public.fraction_bits is None else public.fraction_bits))
     unit = 0.0 if layout.grid is None else 1 / layout.grid
     single, sums = vectors_of(view, lambda width: width >= layout.shares.stop), sums_of(view)
     alone = vectors_of(view, lambda width: width == layout.classes)
-    found = []
+    rows = []
     for number in sorted({*single, *alone, *sums}):
         total = None
         if number in single:
-            found.append(_read(number, *single[number], layout, rounding, unit))
+            rows.append(_read(number, *single[number], layout, rounding, unit))
             continue
         if number in sums:
             among = participants_of(view, number)
@@ -155,10 +155,10 @@ def proxy_rows(view: View, public: PublicParameters, known: ProxyKnowledge) -> t
             total = _read(number, clients, sums[number], layout, rounding * max(len(among), 1), unit)
         if number in alone:
             clients, shares = alone[number]
-            found.append(ProxyRows(number, clients, shares, _products_beside(shares, total, layout), rounding, unit))
+            rows.append(ProxyRows(number, clients, shares, _products_beside(shares, total, layout), rounding, unit))
         elif total is not None:
-            found.append(total)
-    return tuple(found)
+            rows.append(total)
+    return tuple(rows)
 
 
 def _read(number: int, clients: Ids, rows: Floats, layout: ProxySlices, rounding: float, unit: float) -> ProxyRows:
@@ -168,7 +168,7 @@ def _read(number: int, clients: Ids, rows: Floats, layout: ProxySlices, rounding
 
 def _products_beside(shares: Floats, total: ProxyRows | None, layout: ProxySlices) -> Floats:
     products = np.full((*shares.shape, layout.width), np.nan)
-    if total is not None and total.summed:
+    if total is not None and total.is_sum:
         lone = np.flatnonzero((shares > 0).sum(axis=0) == 1)
         products[shares[:, lone].argmax(axis=0), lone] = total.products[0, lone]
     return products

@@ -68,14 +68,14 @@ def attacks() -> Mapping[str, Attack[Any, Any]]:
     Raises:
         InputError: an entry point names something else than an attack, or two attacks have one name.
     """
-    found: dict[str, Attack[Any, Any]] = {}
-    for each in (*IN_TREE, *(_loaded(point) for point in plugins.installed_plugins(GROUP))):
-        name = each.card.name
-        if name in found:
-            kinds = " and ".join(f"{type(one).__module__}.{type(one).__qualname__}" for one in (found[name], each))
+    result: dict[str, Attack[Any, Any]] = {}
+    for item in (*IN_TREE, *(_load_attack(point) for point in plugins.installed_plugins(GROUP))):
+        name = item.card.name
+        if name in result:
+            kinds = " and ".join(f"{type(one).__module__}.{type(one).__qualname__}" for one in (result[name], item))
             raise InputError(f"attack must have a name of its own; found {name} for {kinds}")
-        found[name] = each
-    return MappingProxyType(found)
+        result[name] = item
+    return MappingProxyType(result)
 
 
 def attack(name: str) -> Attack[Any, Any]:
@@ -91,7 +91,7 @@ def attack(name: str) -> Attack[Any, Any]:
     return known[name]
 
 
-def _loaded(point: EntryPoint) -> Attack[Any, Any]:
+def _load_attack(point: EntryPoint) -> Attack[Any, Any]:
     """The attack that an entry point names."""
     named = plugins.load_plugin(point)
     try:

@@ -45,7 +45,7 @@ from fgl_secure.attacks.rooted_trees.knowledge import (
     PublicTopology,
     client_sums,
 )
-from fgl_secure.attacks.row_space import Determined, Equations, SolvedRows, determined, exact_rows
+from fgl_secure.attacks.row_space import Determined, Equations, SolvedRows, exact_rows, solve
 from fgl_secure.attacks.truth import TreeTruth, crosses_silos
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Step, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
@@ -73,7 +73,7 @@ def _exact_rows(right: NDArray[np.bool_], nodes: Ids, prior: float, finding: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _SingleRows:
+class _SingleNeighbourRows:
     """Sums that clients take for one neighbour's row."""
 
     targets: Ids  # int64 [k], the own node that each sum is for
@@ -81,7 +81,7 @@ class _SingleRows:
     values: Floats  # float64 [k, d], its row
 
 
-class _HopFeatureSingle(Attack[_SingleRows, TreeTruth]):
+class _HopFeatureSingle(Attack[_SingleNeighbourRows, TreeTruth]):
     """A client takes each sum of the first hop that is over one node for that node's row."""
 
     card = Card(
@@ -91,16 +91,16 @@ class _HopFeatureSingle(Attack[_SingleRows, TreeTruth]):
         Role.SILO, DataSecret.NODE_FEATURES, HOP_SUMS, FED2GNN, Circumstance.SINGLE_NEIGHBOUR, truth=TreeTruth,
     )  # fmt: skip
 
-    def infer(self, view: View, public: PublicParameters) -> _SingleRows | None:
-        found = [(sums, np.flatnonzero(sums.single)) for sums in client_sums(view, public)]
-        if not found:
+    def infer(self, view: View, public: PublicParameters) -> _SingleNeighbourRows | None:
+        result = [(sums, np.flatnonzero(sums.single)) for sums in client_sums(view, public)]
+        if not result:
             return None
-        targets = [sums.nodes[at] for sums, at in found]
-        nodes = [sums.members[at].indices.astype(np.int64) for sums, at in found]
-        values = [sums.values[0][at] for sums, at in found]
-        return _SingleRows(*(np.concatenate(parts) for parts in (targets, nodes, values)))
+        targets = [sums.nodes[index] for sums, index in result]
+        nodes = [sums.members[index].indices.astype(np.int64) for sums, index in result]
+        values = [sums.values[0][index] for sums, index in result]
+        return _SingleNeighbourRows(*(np.concatenate(parts) for parts in (targets, nodes, values)))
 
-    def score(self, guess: _SingleRows, truth: TreeTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: _SingleNeighbourRows, truth: TreeTruth) -> tuple[Measurement, ...]:
         right, prior = _right_rows(guess.nodes, guess.values, truth)
         total, apart = single_neighbours(truth)
         crossing = np.unique(truth.edges[1][crosses_silos(truth)])
@@ -144,7 +144,7 @@ class _HopFeatureDifferencing(Attack[SolvedRows, TreeTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedRows | None:
-        return _claims([(sums, determined(_first_hop(sums))) for sums in client_sums(view, public)])
+        return _claims([(sums, solve(_first_hop(sums))) for sums in client_sums(view, public)])
 
     def score(self, guess: SolvedRows, truth: TreeTruth) -> tuple[Measurement, ...]:
         return _score_rows(guess, truth, "by subtracting sums of the first hop")
@@ -163,8 +163,8 @@ class _HopFeatureTopology(InformedAttack[SolvedRows, PublicTopology, TreeTruth])
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: PublicTopology) -> SolvedRows | None:
-        heard = _Heard.of(known.edges, known.owners, known.rules)
-        return _claims([(sums, determined(_all_hops(sums, heard))) for sums in client_sums(view, public)])
+        received = _Heard.of(known.edges, known.owners, known.rules)
+        return _claims([(sums, solve(_all_hops(sums, received))) for sums in client_sums(view, public)])
 
     def score(self, guess: SolvedRows, truth: TreeTruth) -> tuple[Measurement, ...]:
         return _score_rows(guess, truth, "by solving the sums of several hops")
@@ -194,8 +194,8 @@ class _Heard:
         over = np.bincount(target[cross], minlength=n) > most
         unsure = over.copy()
         unsure[target[cross][over[source[cross]]]] = True  # an edge goes unless both its ends draw it
-        kept = ~cross | ~refused[target]
-        ends = (target[kept], source[kept])
+        mask = ~cross | ~refused[target]
+        ends = (target[mask], source[mask])
         return cls(sparse.csr_array((np.ones(len(ends[0])), ends), shape=(n, n)), unsure)
 
     def knowing(self, sums: ClientSums) -> _Heard:
@@ -208,11 +208,11 @@ class _Heard:
         return _Heard(adjacency, self.unsure & ~owned)
 
 
-def _all_hops(sums: ClientSums, heard: _Heard) -> Equations:
+def _all_hops(sums: ClientSums, received: _Heard) -> Equations:
     """A client's sums of up to `MOST_HOPS` hops as equations about the nodes of others."""
-    heard = heard.knowing(sums)
+    received = received.knowing(sums)
     n, owned = len(sums.client.owned), np.flatnonzero(sums.client.owned)
-    in_turn = sums.members.multiply(sparse.csr_array(heard.adjacency.T)[sums.nodes])
+    in_turn = sums.members.multiply(sparse.csr_array(received.adjacency.T)[sums.nodes])
     one_sided = sparse.csr_array(sums.members - in_turn)
     walks, unsure = [sparse.csr_array(sparse.eye_array(n))], np.zeros(n, dtype=np.bool_)
     parts = []
@@ -224,9 +224,9 @@ def _all_hops(sums: ClientSums, heard: _Heard) -> Equations:
         terms = sums.unit * np.asarray(abs(matrix).sum(axis=1)).ravel()
         every = Equations(matrix[usable], sums.values[hop][usable], terms[usable])
         parts.append(every.without(owned, sums.own[owned], np.zeros(len(owned))))
-        walks.append(_next_walks(heard.adjacency, walks))
-        unsure = np.asarray(heard.unsure | (heard.adjacency @ unsure.astype(np.float64) > 0))
-    return Equations.stacked(parts)
+        walks.append(_next_walks(received.adjacency, walks))
+        unsure = np.asarray(received.unsure | (received.adjacency @ unsure.astype(np.float64) > 0))
+    return Equations.stack(parts)
 
 
 def _next_walks(adjacency: sparse.csr_array, walks: list[sparse.csr_array]) -> sparse.csr_array:
@@ -239,16 +239,16 @@ def _next_walks(adjacency: sparse.csr_array, walks: list[sparse.csr_array]) -> s
     return sparse.csr_array(further - sparse.diags_array(back) @ walks[-2])
 
 
-def _claims(found: list[tuple[ClientSums, Determined]]) -> SolvedRows | None:
+def _claims(result: list[tuple[ClientSums, Determined]]) -> SolvedRows | None:
     """Of every client the rows beyond those that are alone in a sum of the first hop."""
-    if not found:
+    if not result:
         return None
     parts = []
-    for sums, solved in found:
+    for sums, solved in result:
         new = ~np.isin(solved.nodes, sums.alone)
         nodes, values, index = solved.nodes[new], solved.values[new], sums.client.index
         sure = _sure(values, solved.error[new])
-        numbers = (index, index, len(sums.nodes), len(np.union1d(sums.touched, nodes)), len(nodes))
+        numbers = (index, index, len(sums.nodes), len(np.union1d(sums.foreign_nodes, nodes)), len(nodes))
         parts.append((numbers, nodes[sure], values[sure]))
     return SolvedRows.of_all(Step(0), parts)
 
@@ -277,26 +277,26 @@ class _HopFeatureEdges(Attack[ForeignEdges, TreeTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
         systems = [sums for sums in client_sums(view, public) if len(sums.values) > 1]
-        return ForeignEdges.of_all([_explained(sums) for sums in systems]) if systems else None
+        return ForeignEdges.of_all([_explain_sums(sums) for sums in systems]) if systems else None
 
     def score(self, guess: ForeignEdges, truth: TreeTruth) -> tuple[Measurement, ...]:
         return score_foreign_edges(guess, truth, edges_of_known_surroundings(truth))
 
 
-def _explained(sums: ClientSums) -> ForeignEdges:
+def _explain_sums(sums: ClientSums) -> ForeignEdges:
     """Claims the neighbours of each known node whose surroundings have one explanation by at most two known rows."""
-    known = determined(_first_hop(sums))
+    known = solve(_first_hop(sums))
     good = _sure(known.values, known.error)
     known = Determined(known.nodes[good], known.values[good], known.error[good])
     first, terms = _first_hop(sums), sums.members.sum(axis=1)
     # The second hop has the same coefficients; rounding of a sum that was itself summed adds as much for each term.
     rounding = sums.unit * terms * len(sums.client.owned) ** 0.5
-    around = determined(Equations(first.matrix, sums.values[1], first.error + rounding))
-    at = np.searchsorted(around.nodes, known.nodes)
+    around = solve(Equations(first.matrix, sums.values[1], first.error + rounding))
+    index = np.searchsorted(around.nodes, known.nodes)
     inside = sums.client.neighbours[:, known.nodes].T @ sums.own
     # a node that is refused its sum over other clients' nodes counts none of them
-    changes = np.stack([around.values[at] - inside, around.values[at]])
-    return explained_edges(sums.client, known, known.values, changes, np.zeros_like(known.values), around.error[at])
+    changes = np.stack([around.values[index] - inside, around.values[index]])
+    return explained_edges(sums.client, known, known.values, changes, np.zeros_like(known.values), around.error[index])
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_by_layer, rows_of, stacked
+from fgl_secure.attacks.neighbourhoods import ClientEdges, clients_of, rows_by_layer, rows_of, stack_rows
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, View
 from fgl_secure.typing import Floats, Ids
 
@@ -85,7 +85,7 @@ class ClientSums:
         unit: how far one coordinate of a row may be off before it is summed.
     """
 
-    client: Client
+    client: ClientEdges
     own: Floats
     asked: sparse.csr_array
     nodes: Ids
@@ -95,7 +95,7 @@ class ClientSums:
     unit: float
 
     @property
-    def touched(self) -> Ids:
+    def foreign_nodes(self) -> Ids:
         """int64, the nodes of other clients that are in some sum, ascending."""
         return np.unique(self.members.indices).astype(np.int64)
 
@@ -110,8 +110,8 @@ class ClientSums:
         apart = bool((self.senders != EVERYBODY).any())
         others = np.unique(self.client.client_of[self.client.outside]) if apart else np.empty(0, dtype=np.int64)
         parts = [_at_client(self.client, self.asked, index) for index in others.tolist()] if apart else [self.asked]
-        found = [part[np.flatnonzero(np.diff(part.indptr) == 1)].indices for part in parts]
-        return np.unique(np.concatenate([*found, np.empty(0, dtype=np.int64)])).astype(np.int64)
+        result = [part[np.flatnonzero(np.diff(part.indptr) == 1)].indices for part in parts]
+        return np.unique(np.concatenate([*result, np.empty(0, dtype=np.int64)])).astype(np.int64)
 
 
 def client_sums(view: View, public: PublicParameters) -> list[ClientSums]:
@@ -122,13 +122,13 @@ def client_sums(view: View, public: PublicParameters) -> list[ClientSums]:
     """
     batches = view.messages(Phase.VALUES, direction=Direction.FORWARD, round=0)
     batches = tuple(sorted(batches, key=lambda batch: batch.step.layer))
-    found = []
+    result = []
     for client in clients_of(view):
         own = rows_by_layer(view, OWN_ROWS, client, [0])
         noted = rows_of(view, ASKED)
         asked = client.crossing
         if noted:
-            pairs = stacked(noted).of(client.observer)[:, :2].astype(np.int64)
+            pairs = stack_rows(noted).of(client.observer)[:, :2].astype(np.int64)
             asked = sparse.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=asked.shape)
         received = [(batch.step.layer, batch, batch.observers == client.observer) for batch in batches]
         hops = [(batch, mine) for layer, batch, mine in received if layer >= 0 and mine.any()]
@@ -137,15 +137,15 @@ def client_sums(view: View, public: PublicParameters) -> list[ClientSums]:
             exact = public.fraction_bits
             largest = float(np.abs(sums[3]).max(initial=0.0))
             unit = largest * 2.0**-REAL_BITS if exact is None else 2.0**-exact
-            found.append(ClientSums(client, own[0][0], asked, *sums, unit))
-    return found
+            result.append(ClientSums(client, own[0][0], asked, *sums, unit))
+    return result
 
 
 _Sums = tuple[Ids, Ids, sparse.csr_array, Floats]
 
 
 def _apart(
-    view: View, client: Client, asked: sparse.csr_array, received: list[tuple[ReceivedRows, NDArray[np.bool_]]]
+    view: View, client: ClientEdges, asked: sparse.csr_array, received: list[tuple[ReceivedRows, NDArray[np.bool_]]]
 ) -> _Sums | None:
     """A sum for each own node and other client; those of one client come in the order of the nodes asked about."""
     hops: list[dict[int, Floats]] = []
@@ -170,14 +170,14 @@ def _apart(
     return (*ends, members, np.concatenate(values, axis=1)[:, order])
 
 
-def _at_client(client: Client, asked: sparse.csr_array, index: int) -> sparse.csr_array:
+def _at_client(client: ClientEdges, asked: sparse.csr_array, index: int) -> sparse.csr_array:
     """The neighbours that another client has, of those asked about: 0/1 CSR [n, n]."""
     theirs = sparse.csr_array(asked @ sparse.diags_array((client.client_of == index).astype(np.float64)))
     theirs.eliminate_zeros()
     return theirs
 
 
-def _totals(view: View, client: Client, asked: sparse.csr_array) -> _Sums | None:
+def _totals(view: View, client: ClientEdges, asked: sparse.csr_array) -> _Sums | None:
     """A sum for each own node over its neighbours at all clients."""
     layers = sorted({rows.step.layer for rows in rows_of(view, TOTALS) if rows.step.round == 0})
     noted = rows_by_layer(view, TOTALS, client, layers)

@@ -28,7 +28,7 @@ from fgl_secure.attacks.edge_claims import (
     explained_edges,
     score_foreign_edges,
 )
-from fgl_secure.attacks.neighbourhoods import Client, clients_of, rows_by_layer, rows_of, stacked
+from fgl_secure.attacks.neighbourhoods import ClientEdges, clients_of, rows_by_layer, rows_of, stack_rows
 from fgl_secure.attacks.recovery import largest_share, share_right
 from fgl_secure.attacks.row_space import Determined, SolvedRows, exact_rows, solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE
@@ -58,29 +58,29 @@ class _Solving(Attack[SolvedRows, StructureTruth]):
         reading, guessing = (np.isin(np.arange(len(guess.askers)), guess.system[which]) for which in (right, common))
         share, reach = clustered_proportion(reading, guess.targets, seed=0), float((guess.exposed > 0).mean())
         name, prior = "systems that give a node away", float(guessing.mean())
-        found = (
+        result = (
             Measurement.of_share(name, share, finding, prior=prior, reachable=reach),
             guess.share_of_nodes(right, finding),
         )
         if not len(right):
-            return found
+            return result
         exact = clustered_proportion(right, guess.nodes, seed=0)
         rows = Measurement.of_share("exact recovery", exact, finding, prior=float(common.mean()))
-        return (rows, *found, *_labels(guess, secret, truth))
+        return (rows, *result, *_labels(guess, secret, truth))
 
 
-def _labels(read: SolvedRows, secret: Floats, truth: StructureTruth) -> tuple[Measurement, ...]:
+def _labels(solved_rows: SolvedRows, secret: Floats, truth: StructureTruth) -> tuple[Measurement, ...]:
     """How often the largest coordinate of a claimed row is the node's label; right rows can tell no more of it."""
-    has = truth.labels[read.nodes] >= 0
+    has = truth.labels[solved_rows.nodes] >= 0
     if not has.any():
         return ()
-    nodes = read.nodes[has]
+    nodes = solved_rows.nodes[has]
     actual = truth.labels[nodes]
     reach = float((secret[has].argmax(axis=1) == actual).mean())
     random, prior = 1 / (int(truth.labels.max()) + 1), largest_share(actual[:, None])
     what, right = (
         "The largest coordinate of {} rows that are read is the node's label.",
-        read.values[has].argmax(axis=1),
+        solved_rows.values[has].argmax(axis=1),
     )
     return (share_right("labels", right == actual, nodes, what, random=random, prior=prior, reachable=reach),)
 
@@ -106,7 +106,7 @@ class _QueryRowSpace(_Solving):
         asked = rows_of(view, OWN_QUERIES)
         if not asked:
             return None
-        queries = stacked(asked)
+        queries = stack_rows(asked)
         owners = view.parties.index_of(np.concatenate([rows.owners for rows in asked]), Role.SILO)
         batches = [batch for batch in view.messages(Phase.QUERY_ANSWERS) if not batch.step.evaluation]
         step = max((batch.step for batch in batches), key=lambda step: step.round, default=Step(0))
@@ -120,7 +120,7 @@ class _QueryRowSpace(_Solving):
                 for batch in last
             ]
             answers = np.concatenate(told) if told else np.empty((0, 1))
-            solved.append(_solved(int(owners[here].min()), target, queries.values[here, 1:], answers))
+            solved.append(_solve_answers(int(owners[here].min()), target, queries.values[here, 1:], answers))
         return SolvedRows.of_all(step, solved)
 
 
@@ -133,7 +133,7 @@ def leaking_although_allowed(rows: SolvedRows) -> tuple[int, int]:
     return int((rows.exposed[obeying] > 0).sum()), int(obeying.sum())
 
 
-def _solved(
+def _solve_answers(
     asker: int, target: int, queries: Floats, told: Floats
 ) -> tuple[tuple[int, int, int, int, int], Ids, Floats]:
     """Solves the answers [q, 1 + c] to queries [m, 3] (own node, foreign node, weight)."""
@@ -165,7 +165,7 @@ REAL_BITS = 16
 class _HopSystem:
     """One client's sums of all hops, and the foreign rows that they determine."""
 
-    client: Client  # who has the sums
+    client: ClientEdges  # who has the sums
     own: Floats  # float64 [hops, n, c], embeddings of its own nodes; 0 for other nodes
     sums: int  # number of sums in a hop
     known: Determined  # foreign nodes that the sums determine, with their embeddings before the first hop
@@ -190,10 +190,10 @@ class _HopSumRows(_Solving):
             return None
         first = min(steps, key=lambda step: (step.round, step.layer))
         solved = []
-        for each in systems:
-            index, nodes, rows = each.client.index, each.known.nodes, each.rows[0]
-            counts = (index, index, each.sums, len(each.client.outside), len(nodes))
-            sure = each.known.error <= CLOSE * np.linalg.norm(rows, axis=1)
+        for system in systems:
+            index, nodes, rows = system.client.index, system.known.nodes, system.rows[0]
+            counts = (index, index, system.sums, len(system.client.outside), len(nodes))
+            sure = system.known.error <= CLOSE * np.linalg.norm(rows, axis=1)
             solved.append((counts, nodes[sure], rows[sure]))
         return SolvedRows.of_all(first, solved)
 
@@ -205,15 +205,15 @@ def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
     layers = sorted({rows.step.layer for rows in batches if rows.step.round == first})
     if not layers:
         return []
-    found = []
+    systems = []
     for client in clients_of(view):
         sums, own = (rows_by_layer(view, name, client, layers, first) for name in (HOP_SUMS, OWN_EMBEDDINGS))
         if sums is None or own is None:
             continue
         summed = np.flatnonzero(sums[1] & sums[0].any(axis=(0, 2)))  # a refused sum is noted as 0
         if len(summed):
-            found.append(_system(client, sums[0][:, summed], summed, own[0], public))
-    return found
+            systems.append(_system(client, sums[0][:, summed], summed, own[0], public))
+    return systems
 
 
 def noted_embeddings(transcript: Transcript) -> dict[Step, Floats]:
@@ -221,15 +221,15 @@ def noted_embeddings(transcript: Transcript) -> dict[Step, Floats]:
 
     The truth that `_HopSumRows` is scored against: schemes over a field note elements of it and not real numbers.
     """
-    found = {}
+    embeddings = {}
     for batch in transcript.private:
         if batch.name == OWN_EMBEDDINGS:
             order = np.argsort(batch.values[:, 0], kind="stable")
-            found[batch.step] = batch.values[order, 1:].astype(np.float64)
-    return found
+            embeddings[batch.step] = batch.values[order, 1:].astype(np.float64)
+    return embeddings
 
 
-def _system(client: Client, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> _HopSystem:
+def _system(client: ClientEdges, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> _HopSystem:
     outside = client.outside
     solution = solver(client.neighbours[summed][:, outside].toarray())
     scale = float(np.abs(sums).max(initial=0.0))
@@ -252,13 +252,13 @@ class _HopSumEdges(Attack[ForeignEdges, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:
         systems = _hop_systems(view, public)
-        return ForeignEdges.of_all([_explained(system) for system in systems]) if systems else None
+        return ForeignEdges.of_all([_explain_changes(system) for system in systems]) if systems else None
 
     def score(self, guess: ForeignEdges, truth: StructureTruth) -> tuple[Measurement, ...]:
         return score_foreign_edges(guess, truth, edges_of_known_surroundings(truth))
 
 
-def _explained(system: _HopSystem) -> ForeignEdges:
+def _explain_changes(system: _HopSystem) -> ForeignEdges:
     """Claims the neighbours of each known row whose change has one explanation by at most two known rows."""
     hops, count, c = system.rows.shape
     width = max(hops - 1, 0) * c

@@ -38,13 +38,13 @@ from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, sc
 from fgl_secure.attacks.neighbourhoods import (
     COMBINED_ROWS,
     HOP_ROWS,
-    Client,
+    ClientEdges,
     clients_of,
     held_matrix,
     received_terms,
     rows_of,
-    stacked,
-    undirected,
+    stack_rows,
+    undirected_adjacency,
 )
 from fgl_secure.attacks.row_space import solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, STRUCTURE
@@ -76,14 +76,14 @@ class _HopShares(_ListedNeighbours):
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
         parts = [
-            _solved(client, sender, share)
+            _solve_share(client, sender, share)
             for client in clients_of(view)
             for sender, share in sorted(received_terms(view, client, 2).items())
         ]
         return ForeignEdges.of_all(parts) if parts else None
 
 
-def _solved(client: Client, sender: int, share: sparse.csr_array) -> ForeignEdges:
+def _solve_share(client: ClientEdges, sender: int, share: sparse.csr_array) -> ForeignEdges:
     """The lists of neighbours that one share determines.
 
     Args:
@@ -97,7 +97,7 @@ def _solved(client: Client, sender: int, share: sparse.csr_array) -> ForeignEdge
     columns = np.unique(part.indices).astype(np.int64)
     solution = solver(client.neighbours[rows][:, asked].toarray())
     ends, others = neighbour_lists(solution.weights @ part[:, columns])
-    return ForeignEdges.claimed(client, asked[solution.unknowns[ends]], columns[others])
+    return ForeignEdges.of_client(client, asked[solution.unknowns[ends]], columns[others])
 
 
 def neighbour_lists(rows: Floats) -> tuple[Ids, Ids]:
@@ -132,13 +132,13 @@ class _HopUnfolding(_ListedNeighbours):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
-        found = []
+        result = []
         for client in clients_of(view):
             shares = [received_terms(view, client, layer) for layer in (2, 3)]
             if shares[0]:
-                rows = sparse.coo_array(_unfolded(client, *shares).rows)
-                found.append(ForeignEdges.claimed(client, rows.row.astype(np.int64), rows.col.astype(np.int64)))
-        return ForeignEdges.of_all(found) if found else None
+                rows = sparse.coo_array(_recover_adjacency(client, *shares).rows)
+                result.append(ForeignEdges.of_client(client, rows.row.astype(np.int64), rows.col.astype(np.int64)))
+        return ForeignEdges.of_all(result) if result else None
 
 
 @dataclass(slots=True, eq=False)
@@ -158,7 +158,9 @@ class _Known:
         self.nodes[nodes] = True
 
 
-def _unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[int, sparse.csr_array]) -> _Known:
+def _recover_adjacency(
+    client: ClientEdges, second: dict[int, sparse.csr_array], third: dict[int, sparse.csr_array]
+) -> _Known:
     """The rows of the normalised adjacency that a client's shares determine, its own among them.
 
     Args:
@@ -183,7 +185,7 @@ def _unfolded(client: Client, second: dict[int, sparse.csr_array], third: dict[i
             return first
 
 
-def _solve(client: Client, sender: int, share: sparse.csr_array, known: _Known, *, whole: bool) -> None:
+def _solve(client: ClientEdges, sender: int, share: sparse.csr_array, known: _Known, *, whole: bool) -> None:
     """Adds the rows that a share determines once the known ones are taken out of it."""
     asked = np.flatnonzero((client.client_of == sender) & ~known.nodes)
     rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
@@ -198,7 +200,7 @@ def _solve(client: Client, sender: int, share: sparse.csr_array, known: _Known, 
     known.add(asked[solution.unknowns[sound]], values[np.flatnonzero(sound)])
 
 
-def _peel(client: Client, first: _Known, square: _Known) -> None:
+def _peel(client: ClientEdges, first: _Known, square: _Known) -> None:
     """Adds the rows of nodes that are the only unknown neighbour of a node of which both powers are known."""
     while True:
         saying = np.flatnonzero(first.nodes & square.nodes & ~client.owned)
@@ -207,8 +209,8 @@ def _peel(client: Client, first: _Known, square: _Known) -> None:
         unknown = sparse.csr_array(around @ sparse.diags_array((~first.nodes).astype(np.float64)))
         unknown.eliminate_zeros()
         single = np.flatnonzero(np.diff(unknown.indptr) == 1)
-        nodes, at = np.unique(unknown[single].indices.astype(np.int64), return_index=True)
-        chosen = single[at]
+        nodes, index = np.unique(unknown[single].indices.astype(np.int64), return_index=True)
+        chosen = single[index]
         scale = sparse.diags_array(degrees[chosen].astype(np.float64))
         rows = sparse.csr_array(scale @ square.rows[saying[chosen]] - around[chosen] @ first.rows)
         sound = _sound(rows, whole=True)
@@ -254,14 +256,14 @@ class _HopFingerprint(_ListedNeighbours):
         held = rows_of(view, HOP_ROWS, layer=2)
         if not held:
             return None
-        rows, n = stacked(held), view.parties.counts[Role.DEVICE]
+        rows, n = stack_rows(held), view.parties.counts[Role.DEVICE]
         parts = [
-            self._explained(client, held_matrix(rows.of(client.observer), n))
+            self._explain_rows(client, held_matrix(rows.of(client.observer), n))
             for client in clients_of(view)
         ]  # fmt: skip
         return ForeignEdges.of_all(parts) if parts else None
 
-    def _explained(self, client: Client, squared: sparse.csr_array) -> ForeignEdges:
+    def _explain_rows(self, client: ClientEdges, squared: sparse.csr_array) -> ForeignEdges:
         rest, crossing = _foreign_part(client, squared), client.crossing
         reciprocal = _reciprocal_degrees(rest, crossing, self.tolerance)
         n = len(client.owned)
@@ -282,10 +284,10 @@ class _HopFingerprint(_ListedNeighbours):
         pairs, silent = np.unique(np.concatenate(differ), return_counts=True)
         votes[np.isin(pair, pairs)] += silent[np.isin(pairs, pair)]
         unanimous = pair[votes == asked[pair // n]]
-        return ForeignEdges.claimed(client, unanimous // n, unanimous % n)
+        return ForeignEdges.of_client(client, unanimous // n, unanimous % n)
 
 
-def _foreign_part(client: Client, squared: sparse.csr_array) -> sparse.csr_array:
+def _foreign_part(client: ClientEdges, squared: sparse.csr_array) -> sparse.csr_array:
     """What the nodes of others put into a client's rows of the squared normalised adjacency, times the row's degree.
 
     Args:
@@ -375,10 +377,10 @@ def two_hop_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) 
     walks = sparse.triu(edges @ edges, k=1).tocoo()
     pairs = np.stack([walks.row, walks.col]).astype(np.int64)
     pairs = pairs[:, np.isin(owner_of[pairs], owner_of[like]).all(axis=0)]
-    return _sampled(pairs[:, _entries_at(edges, pairs) == 0], like.shape[1], seed)
+    return _sample_pairs(pairs[:, _entries_at(edges, pairs) == 0], like.shape[1], seed)
 
 
-def _sampled(pairs: Ids, count: int, seed: int) -> Ids:
+def _sample_pairs(pairs: Ids, count: int, seed: int) -> Ids:
     """At most `count` of the pairs [2, m], drawn without replacement."""
     if pairs.shape[1] <= count:
         return pairs
@@ -427,9 +429,9 @@ class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
         held = rows_of(view, COMBINED_ROWS)
         if not held:
             return None
-        rows, n = stacked(held), view.parties.counts[Role.DEVICE]
-        found = (_directions(client, held_matrix(rows.of(client.observer), n)) for client in clients_of(view))
-        return tuple(each for each in found if each.directions.nnz) or None
+        rows, n = stack_rows(held), view.parties.counts[Role.DEVICE]
+        result = (_directions(client, held_matrix(rows.of(client.observer), n)) for client in clients_of(view))
+        return tuple(item for item in result if item.directions.nnz) or None
 
     def score(self, guess: tuple[_ColumnDirections, ...], truth: StructureTruth) -> tuple[Measurement, ...]:
         """2 AUC - 1 against random pairs without an edge, and against such pairs with a common neighbour."""
@@ -437,11 +439,11 @@ class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
             ("random pairs", "random pairs of the same owners", random_pairs),
             ("two-hop pairs", "pairs with a common neighbour", two_hop_pairs),
         )
-        edges = undirected(truth.edges, len(truth.silo_of)).astype(np.float64)
-        return tuple(_measured(guess, truth, edges, *kind) for kind in kinds)
+        edges = undirected_adjacency(truth.edges, len(truth.silo_of)).astype(np.float64)
+        return tuple(_measure_edges(guess, truth, edges, *kind) for kind in kinds)
 
 
-def _directions(client: Client, combined: sparse.csr_array) -> _ColumnDirections:
+def _directions(client: ClientEdges, combined: sparse.csr_array) -> _ColumnDirections:
     """Columns of length 1 of the nodes that a client does not own."""
     squares = np.asarray(combined.multiply(combined).sum(axis=0), dtype=np.float64).ravel()
     foreign = ~client.owned & (squares > 0)
@@ -451,7 +453,7 @@ def _directions(client: Client, combined: sparse.csr_array) -> _ColumnDirections
     return _ColumnDirections(client.index, directions)
 
 
-def _measured(
+def _measure_edges(
     guess: tuple[_ColumnDirections, ...],
     truth: StructureTruth,
     edges: sparse.csr_array,
@@ -459,8 +461,8 @@ def _measured(
     others: str,
     negatives: Negatives,
 ) -> Measurement:
-    each = -(-PAIRS // len(guess))
-    rankings = [_ranking(seen, truth.silo_of, edges, negatives, each) for seen in guess]
+    item = -(-PAIRS // len(guess))
+    rankings = [_ranking(seen, truth.silo_of, edges, negatives, item) for seen in guess]
     gain = rank_advantage(rankings, len(truth.silo_of), seed=0)
     finding = (
         f"{len(guess)} clients, each alone, rank edges between nodes of others above {others}: AUC "
@@ -471,15 +473,17 @@ def _measured(
 
 
 def _ranking(
-    seen: _ColumnDirections, silo_of: Ids, edges: sparse.csr_array, negatives: Negatives, most: int
+    column_directions: _ColumnDirections, silo_of: Ids, edges: sparse.csr_array, negatives: Negatives, most: int
 ) -> Ranking:
     """As many edges as other pairs among the nodes that are not the client's."""
     upper = sparse.triu(edges, k=1).tocoo()
     pairs = np.stack([upper.row, upper.col]).astype(np.int64)
-    linked = _sampled(pairs[:, (silo_of[pairs] != seen.client).all(axis=0)], most, seed=seen.client)
-    apart = negatives(linked, silo_of, edges, seen.client)
+    linked = _sample_pairs(
+        pairs[:, (silo_of[pairs] != column_directions.client).all(axis=0)], most, seed=column_directions.client
+    )
+    apart = negatives(linked, silo_of, edges, column_directions.client)
     both = np.concatenate([linked, apart], axis=1)
-    return Ranking(both, seen.score(both), np.arange(both.shape[1]) < linked.shape[1])
+    return Ranking(both, column_directions.score(both), np.arange(both.shape[1]) < linked.shape[1])
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_HopShares(), _HopUnfolding(), _HopFingerprint(), _CombinedColumns())

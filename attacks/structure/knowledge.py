@@ -100,11 +100,11 @@ class NodeClaims:
     @classmethod
     def of_all(cls, parts: Iterable[tuple[int, Ids, NDArray[Any] | None]]) -> NodeClaims | None:
         """The claims of all clients, each with its identifier, nodes and values; None without any."""
-        found = [part for part in parts if part[2] is not None]
-        if not found:
+        result = [part for part in parts if part[2] is not None]
+        if not result:
             return None
-        observers = np.concatenate([np.full(len(nodes), client) for client, nodes, _ in found])
-        return cls(observers, *(np.concatenate([part[at] for part in found]) for at in (1, 2)))
+        observers = np.concatenate([np.full(len(nodes), client) for client, nodes, _ in result])
+        return cls(observers, *(np.concatenate([part[index] for part in result]) for index in (1, 2)))
 
 
 SHARED_FEATURES = "shared features"
@@ -115,7 +115,7 @@ OWN_NAMES = "own names"
 """Name of a client's rows (own node, index in the list that a crawl goes by)."""
 
 MODEL = "the embedding of structure features that every client holds, where it is not the identity"
-"""Auxiliary knowledge behind `embedded`, in words."""
+"""Auxiliary knowledge behind `embed_features`, in words."""
 
 MODEL_ALONE = "the model says nothing of a node without its structure features"
 """What that knowledge tells by itself."""
@@ -142,20 +142,20 @@ class HeldFeatures:
 
 def foreign_features(view: View) -> dict[int, HeldFeatures]:
     """The structure features of other clients' nodes, by observing client: as held in the end, else as received."""
-    received = _received(view)
+    received = _received_rows(view)
     held = _last_rows(view, SHARED_FEATURES)
     clients = sorted(set(received) | set(held))
-    return {client: _joined(held.get(client), received.get(client)) for client in clients}
+    return {client: _join_rows(held.get(client), received.get(client)) for client in clients}
 
 
 def own_features(view: View) -> dict[int, HeldFeatures]:
     """The structure features of a client's own nodes, by client."""
-    return {client: _joined(rows, None) for client, rows in _last_rows(view, OWN_FEATURES).items()}
+    return {client: _join_rows(rows, None) for client, rows in _last_rows(view, OWN_FEATURES).items()}
 
 
-def embedded(held: HeldFeatures, known: EmbeddingModel) -> Floats:
+def embed_features(features: HeldFeatures, model: EmbeddingModel) -> Floats:
     """Structure features as the model embeds them, float64 [m, c]; as they are where that is the identity."""
-    return held.values if known.embed is None else np.asarray(known.embed(held.values), dtype=np.float64)
+    return features.values if model.embed is None else np.asarray(model.embed(features.values), dtype=np.float64)
 
 
 def own_rows(view: View, name: str) -> dict[int, Ids]:
@@ -163,18 +163,18 @@ def own_rows(view: View, name: str) -> dict[int, Ids]:
     return {client: rows.astype(np.int64) for client, rows in _last_rows(view, name).items()}
 
 
-def _received(view: View) -> dict[int, tuple[Floats, Ids]]:
+def _received_rows(view: View) -> dict[int, tuple[Floats, Ids]]:
     """Rows (node, s_u) as sent, and the index of their sender, by receiver."""
-    found: dict[int, list[tuple[Floats, Ids]]] = {}
+    result: dict[int, list[tuple[Floats, Ids]]] = {}
     for batch in view.messages(Phase.STRUCTURE_FEATURES):
         payload = np.asarray(batch.payload, dtype=np.float64)
         owners = view.parties.index_of(batch.senders, Role.SILO)
         for client in np.unique(batch.receivers).tolist():
             here = batch.receivers == client
-            found.setdefault(client, []).append((payload[here], owners[here]))
+            result.setdefault(client, []).append((payload[here], owners[here]))
     return {
         client: (np.concatenate([rows for rows, _ in parts]), np.concatenate([owners for _, owners in parts]))
-        for client, parts in found.items()
+        for client, parts in result.items()
     }
 
 
@@ -190,7 +190,7 @@ def _last_rows(view: View, name: str) -> dict[int, NDArray[Any]]:
     return {owner: np.concatenate(rows) for owner, rows in parts.items()}
 
 
-def _joined(held: NDArray[Any] | None, received: tuple[Floats, Ids] | None) -> HeldFeatures:
+def _join_rows(held: NDArray[Any] | None, received: tuple[Floats, Ids] | None) -> HeldFeatures:
     """Rows as held, with the owners that messages tell; rows as received where none are held."""
     if held is None:
         assert received is not None
@@ -213,7 +213,7 @@ DIGITS = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NeighbourSums:
+class ReturnSums:
     """What three return probabilities say.
 
     Attributes:
@@ -227,7 +227,7 @@ class NeighbourSums:
     squares: Floats
 
 
-def neighbour_sums(values: Floats) -> NeighbourSums | None:
+def neighbour_sums(values: Floats) -> ReturnSums | None:
     """Reads features [m, d] that have return probabilities in consecutive columns; None where none do."""
     column = _first_return(values)
     if column is None:
@@ -238,7 +238,7 @@ def neighbour_sums(values: Floats) -> NeighbourSums | None:
     squares = np.full(len(values), np.nan)
     if column + 2 < values.shape[1]:
         squares = values[:, column + 2] * looped - 1 / looped**2 - 2 * reciprocals / looped
-    return NeighbourSums(looped.astype(np.int64) - 1, reciprocals, squares)
+    return ReturnSums(looped.astype(np.int64) - 1, reciprocals, squares)
 
 
 def _one_hot(values: Floats) -> Ids | None:

@@ -24,7 +24,13 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import Ranking, area, area_interval
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, neighbour_degrees, undirected
+from fgl_secure.attacks.neighbourhoods import (
+    OWN_EDGES,
+    degree_words,
+    ego_networks,
+    neighbour_degrees,
+    undirected_adjacency,
+)
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.structure.knowledge import (
     FEDSTRUCT,
@@ -33,9 +39,9 @@ from fgl_secure.attacks.structure.knowledge import (
     MODEL_ALONE,
     STRUCTURE,
     EmbeddingModel,
-    NeighbourSums,
+    ReturnSums,
     StructureCircumstance,
-    embedded,
+    embed_features,
     foreign_features,
     neighbour_sums,
     own_rows,
@@ -93,14 +99,14 @@ class DegreeMultisets:
         excess = squares - q1[first] - q2[second]
         exact = np.abs(excess) <= TOLERANCE
         for fits in (exact, excess > TOLERANCE) if not np.isnan(squares) else (np.ones(len(first), dtype=np.bool_),):
-            found = np.unique(np.sort(np.hstack([some[first[fits]], rest[second[fits]]]), axis=1), axis=0)
-            if len(found):
-                return np.asarray(self._numbers[found[0]]) if len(found) == 1 else None
+            result = np.unique(np.sort(np.hstack([some[first[fits]], rest[second[fits]]]), axis=1), axis=0)
+            if len(result):
+                return np.asarray(self._numbers[result[0]]) if len(result) == 1 else None
         return None
 
-    def neighbours(self, sums: NeighbourSums) -> tuple[Ids | None, ...]:
+    def neighbours(self, sums: ReturnSums) -> tuple[Ids | None, ...]:
         """The degrees of each node's neighbours, where the numbers are one more than degrees; each sum once."""
-        keys = np.stack([sums.degrees, *(np.round(each / TOLERANCE) for each in (sums.reciprocals, sums.squares))])
+        keys = np.stack([sums.degrees, *(np.round(item / TOLERANCE) for item in (sums.reciprocals, sums.squares))])
         rows = zip(keys.T.tolist(), sums.degrees.tolist(), sums.reciprocals, sums.squares, strict=True)
         return tuple(self._one(tuple(map(str, key)), *row) for key, *row in rows)
 
@@ -108,8 +114,8 @@ class DegreeMultisets:
         if degree == 0:
             return np.empty(0, dtype=np.int64)
         if key not in self._solved:
-            found = self.solve(degree, reciprocals, squares)
-            self._solved[key] = None if found is None else found - 1
+            result = self.solve(degree, reciprocals, squares)
+            self._solved[key] = None if result is None else result - 1
         return self._solved[key]
 
     def _longer(self, rows: Ids) -> Ids:
@@ -148,7 +154,7 @@ class _ReadDegrees:
 def _read_degrees(view: View) -> list[_ReadDegrees]:
     """What every client reads alone; empty where features have no return probabilities."""
     edges, size = own_rows(view, OWN_EDGES), len(view.parties.ids(Role.DEVICE))
-    found: list[_ReadDegrees] = []
+    degrees: list[_ReadDegrees] = []
     solvers: dict[bytes, DegreeMultisets] = {}
     for client, held in foreign_features(view).items():
         sums = neighbour_sums(held.values)
@@ -156,12 +162,12 @@ def _read_degrees(view: View) -> list[_ReadDegrees]:
             continue
         present = sums.degrees
         if client in edges:
-            own = np.asarray(undirected(edges[client][:, :2].T, size).sum(axis=1), dtype=np.int64)
+            own = np.asarray(undirected_adjacency(edges[client][:, :2].T, size).sum(axis=1), dtype=np.int64)
             present = np.concatenate([present, own[edges[client][:, 0]]])
         looped = np.unique(present[present > 0]) + 1
         solver = solvers.setdefault(looped.tobytes(), DegreeMultisets(looped))
-        found.append(_ReadDegrees(client, held.nodes, sums.degrees, solver.neighbours(sums)))
-    return found
+        degrees.append(_ReadDegrees(client, held.nodes, sums.degrees, solver.neighbours(sums)))
+    return degrees
 
 
 class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
@@ -183,17 +189,17 @@ class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
         The latter is over nodes without a neighbour at another client: a client that computes features of its own
         nodes on what it sees knows but part of the edges of the others'.
         """
-        adjacency = undirected(truth.edges, len(truth.silo_of))
+        adjacency = undirected_adjacency(truth.edges, len(truth.silo_of))
         degrees, around = ego_networks(adjacency)[0], neighbour_degrees(adjacency)
-        nodes = np.concatenate([each.nodes for each in guess])
-        read = np.concatenate([each.degrees for each in guess])
-        names = [neighbours for each in guess for neighbours in each.neighbours]
-        solved = np.array([each is not None for each in names], dtype=np.bool_)
-        claimed = np.array([0 if each is None else _name(each) for each in names], dtype=np.int64)
+        nodes = np.concatenate([item.nodes for item in guess])
+        read = np.concatenate([item.degrees for item in guess])
+        names = [neighbours for item in guess for neighbours in item.neighbours]
+        solved = np.array([item is not None for item in names], dtype=np.bool_)
+        claimed = np.array([0 if item is None else _name(item) for item in names], dtype=np.int64)
         exact = solved & (claimed == around[nodes])
         inner: NDArray[np.bool_] = np.asarray(~foreign_neighbours(truth).any(axis=1))[nodes]
-        found = (_share("degrees", read == degrees[nodes], nodes, degrees),)
-        return (*found, _share("neighbours' degrees", exact[inner], nodes[inner], around)) if inner.any() else found
+        result = (_share("degrees", read == degrees[nodes], nodes, degrees),)
+        return (*result, _share("neighbours' degrees", exact[inner], nodes[inner], around)) if inner.any() else result
 
 
 def _name(degrees: Ids) -> int:
@@ -212,7 +218,9 @@ ATTEMPTS = 20
 """Times that an end is moved before a pair is left out: only where nearly all nodes of a client are joined."""
 
 
-def _sampled(nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator) -> tuple[Ids, ...]:
+def _sample_pairs(
+    nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator
+) -> tuple[Ids, ...]:
     """Draws up to `most` pairs int64 [2, k] of nodes int64 [m], ascending, of each kind.
 
     Args:
@@ -313,16 +321,16 @@ class _PairRanking:
 def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRanking | None:
     """Compares scores with the edges of a graph; None where no client has an edge to find."""
     size, rng = len(truth.silo_of), np.random.default_rng(0)
-    adjacency = undirected(truth.edges, size)
-    edges, near = (np.stack(each.nonzero()).astype(np.int64) for each in (adjacency, adjacency @ adjacency))
+    adjacency = undirected_adjacency(truth.edges, size)
+    edges, near = (np.stack(item.nonzero()).astype(np.int64) for item in (adjacency, adjacency @ adjacency))
     far = near[:, ~_is_edge(near, edges, size) & (near[0] != near[1])]
     most = -(-MOST // len(scored))
-    drawn = [_sampled(each.nodes, edges, far, truth.silo_of, most, rng) for each in scored]
+    drawn = [_sample_pairs(item.nodes, edges, far, truth.silo_of, most, rng) for item in scored]
     if not sum(pairs.shape[1] for pairs, *_ in drawn):
         return None
     kinds = list(zip(*drawn, strict=True))
     positive, alike, random, hops = (
-        np.concatenate([each.of(pairs) for each, pairs in zip(scored, kind, strict=True)]) for kind in kinds
+        np.concatenate([item.of(pairs) for item, pairs in zip(scored, kind, strict=True)]) for kind in kinds
     )
     ends, others = (np.concatenate(kind, axis=1) for kind in kinds[:2])
     is_edge, value = np.arange(len(positive) + len(alike)) < len(positive), area(positive, alike)
@@ -354,13 +362,13 @@ class _NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
-        found = []
+        result = []
         for client, held in foreign_features(view).items():
-            rows = embedded(held, known)
+            rows = embed_features(held, known)
             length = np.linalg.norm(rows, axis=1, keepdims=True)
             rows = rows / np.where(length > 0, length, 1)
-            found.append(PairScores(client, held.nodes, ((rows, rows),)))
-        return tuple(found) or None
+            result.append(PairScores(client, held.nodes, ((rows, rows),)))
+        return tuple(result) or None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
@@ -380,8 +388,8 @@ class _NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         edges = own_rows(view, OWN_EDGES)
-        found = [_likely(read, edges.get(read.observer)) for read in _read_degrees(view)]
-        return tuple(found) or None
+        result = [_likely(read, edges.get(read.observer)) for read in _read_degrees(view)]
+        return tuple(result) or None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
         """Edges against random pairs of the same owners, see `_ranking_of_edges`."""
@@ -402,35 +410,35 @@ def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measur
     return (Measurement.of_area("ranking of edges", ranking.same_owners, ranking.interval, ranking.edges, finding),)
 
 
-def _likely(read: _ReadDegrees, own: Ids | None) -> PairScores:
+def _likely(read_degrees: _ReadDegrees, own: Ids | None) -> PairScores:
     """Edges that a node has to nodes of a degree, times the same the other way, over all edges between both degrees.
 
     That is the probability of the edge where edges fall at random under these counts.
     """
-    degrees, place = np.unique(read.degrees, return_inverse=True)
-    towards = _towards(read, degrees)
+    degrees, place = np.unique(read_degrees.degrees, return_inverse=True)
+    towards = _towards(read_degrees, degrees)
     if own is not None:
-        towards = np.maximum(towards - _known(read.nodes, own, degrees), 0)
+        towards = np.maximum(towards - _own_neighbour_counts(read_degrees.nodes, own, degrees), 0)
     between = np.zeros((len(degrees), len(degrees)))
     np.add.at(between, place, towards)
     share = np.divide(towards, between[place], out=np.zeros_like(towards), where=between[place] > 0)
     which = np.eye(len(degrees))[place]
-    return PairScores(read.observer, read.nodes, ((share, which), (which, towards)))
+    return PairScores(read_degrees.observer, read_degrees.nodes, ((share, which), (which, towards)))
 
 
-def _towards(read: _ReadDegrees, degrees: Ids) -> Floats:
+def _towards(read_degrees: _ReadDegrees, degrees: Ids) -> Floats:
     """Neighbours of each degree, float64 [m, k]; where they are open, as an edge's end has them on average."""
-    ends = np.array([(read.degrees == degree).sum() * degree for degree in degrees], dtype=np.float64)
+    ends = np.array([(read_degrees.degrees == degree).sum() * degree for degree in degrees], dtype=np.float64)
     average = ends / max(float(ends.sum()), 1.0)
-    towards = read.degrees[:, None] * average
-    for row, neighbours in enumerate(read.neighbours):
+    towards = read_degrees.degrees[:, None] * average
+    for row, neighbours in enumerate(read_degrees.neighbours):
         if neighbours is not None:
             there = neighbours[np.isin(neighbours, degrees)]
             towards[row] = np.bincount(np.searchsorted(degrees, there), minlength=len(degrees))
     return towards
 
 
-def _known(nodes: Ids, own: Ids, degrees: Ids) -> Floats:
+def _own_neighbour_counts(nodes: Ids, own: Ids, degrees: Ids) -> Floats:
     """Neighbours of each degree that are the client's own, float64 [m, k], from its rows (own node, neighbour, ...)."""
     known = np.zeros((len(nodes), len(degrees)))
     ends, counts = np.unique(own[:, 0], return_counts=True)

@@ -20,7 +20,7 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, undirected_adjacency
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.structure.knowledge import (
     FEDSTRUCT_LOUVAIN,
@@ -69,8 +69,8 @@ def nearest(rows: Floats, table: Floats, count: int, rng: np.random.Generator, *
     """
     order = rng.permutation(len(table))
     if max(len(rows), len(table)) > DENSE:
-        _, found = KDTree(table[order]).query(rows, k=min(count, len(table)))
-        return order[np.asarray(found, dtype=np.int64).reshape(len(rows), -1)]
+        _, result = KDTree(table[order]).query(rows, k=min(count, len(table)))
+        return order[np.asarray(result, dtype=np.int64).reshape(len(rows), -1)]
     distance = _squared_distances(rows, table[order], rounding)
     return np.asarray(order[distance.argsort(axis=1, kind="stable")[:, :count]])
 
@@ -111,12 +111,12 @@ def _squared_distances(rows: Floats, table: Floats, rounding: float = ROUNDING) 
 def _sparse_assignment(rows: Floats, table: Floats) -> Ids:
     """Each row may also stay alone, at more than any distance: so there always is a full matching."""
     count = min(NEAREST, len(table))
-    distance, found = (np.asarray(each).reshape(len(rows), count) for each in KDTree(table).query(rows, k=count))
+    distance, result = (np.asarray(item).reshape(len(rows), count) for item in KDTree(table).query(rows, k=count))
     cost = distance**2
     alone = (cost.max(initial=0.0) + 1) * (len(rows) + 1)
     which = np.arange(len(rows))
     data = np.concatenate([cost.ravel() + 1, np.full(len(rows), alone)])  # an entry of zero would be none
-    ends = np.concatenate([np.repeat(which, count), which]), np.concatenate([found.ravel(), len(table) + which])
+    ends = np.concatenate([np.repeat(which, count), which]), np.concatenate([result.ravel(), len(table) + which])
     graph = sparse.csr_array((data, ends), shape=(len(rows), len(table) + len(rows)))
     row, column = min_weight_full_bipartite_matching(graph)
     matched = np.full(len(rows), -1, dtype=np.int64)
@@ -178,7 +178,7 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
         if copy is None:
             return None
         same: dict[tuple[int, bytes, bytes], tuple[Ids, ...] | None] = {}  # what clients hold alike is matched once
-        found = []
+        result = []
         for client, held in foreign_features(view).items():
             there = replace(held, values=comparable(held.values))
             for owner in np.unique(held.owners[held.owners >= 0]).tolist():
@@ -188,10 +188,10 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
                     same[key] = self._among(group, copy, known.owners)
                 columns = same[key]
                 if columns is not None:
-                    found.append((np.full(len(group.nodes), client), *columns))
-        if not found:
+                    result.append((np.full(len(group.nodes), client), *columns))
+        if not result:
             return None
-        observers, nodes, names, choices, alike = map(np.concatenate, zip(*found, strict=True))
+        observers, nodes, names, choices, alike = map(np.concatenate, zip(*result, strict=True))
         return _NamedNodes(observers, nodes, names, choices, alike, known.rate)
 
     def _among(self, group: HeldFeatures, copy: Floats, owner_of: Ids) -> tuple[Ids, ...] | None:
@@ -203,13 +203,13 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
                 f"structure_features must give the {rows.shape[1]} columns that clients share; found {copy.shape[1]}"
             )
         # Seeded by what is matched: clients that hold the same reach the same conclusion.
-        found = self.match(rows, copy[listed], np.random.default_rng(owner)) if len(listed) else None
-        if found is None:
+        result = self.match(rows, copy[listed], np.random.default_rng(owner)) if len(listed) else None
+        if result is None:
             return None
         # Rows that are equal up to rounding are told apart by luck alone.
         scale = max(float(np.sqrt((rows**2).sum(axis=1).mean())), np.finfo(np.float64).tiny)
         _, kind, alike = np.unique(np.round(rows / scale, 6), axis=0, return_inverse=True, return_counts=True)
-        names = np.where(found >= 0, listed[found], -1)
+        names = np.where(result >= 0, listed[result], -1)
         return group.nodes, names, np.full(len(names), len(listed)), alike[kind.ravel()].astype(np.int64)
 
     def score(self, guess: _NamedNodes, truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -225,20 +225,20 @@ def by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | No
     _, bucket = np.unique(np.concatenate([hashes, listed]), axis=0, return_inverse=True)
     here, there = bucket.ravel()[: len(rows)], bucket.ravel()[len(rows) :]
     names = np.full((len(rows), 1), -1, dtype=np.int64)
-    for each in np.intersect1d(here, there).tolist():
-        mine, theirs = np.flatnonzero(here == each), np.flatnonzero(there == each)
+    for item in np.intersect1d(here, there).tolist():
+        mine, theirs = np.flatnonzero(here == item), np.flatnonzero(there == item)
         names[mine, 0] = theirs[nearest(rows[mine], table[theirs], 1, rng)[:, 0]]
     return names
 
 
-def _features_of_copy(known: CrawledGraph) -> Floats | None:
+def _features_of_copy(crawled_graph: CrawledGraph) -> Floats | None:
     """The structure features of all listed nodes on the crawl, in single precision as clients share them."""
-    if known.structure_features is None:
+    if crawled_graph.structure_features is None:
         return None
-    copy = np.asarray(known.structure_features(known.edges, known.owners))
-    if copy.ndim != 2 or len(copy) != len(known.owners):
+    copy = np.asarray(crawled_graph.structure_features(crawled_graph.edges, crawled_graph.owners))
+    if copy.ndim != 2 or len(copy) != len(crawled_graph.owners):
         raise InputError(
-            f"structure_features must give one row for each of {len(known.owners)} listed nodes; found shape "
+            f"structure_features must give one row for each of {len(crawled_graph.owners)} listed nodes; found shape "
             f"{list(copy.shape)}"
         )
     return comparable(copy.astype(np.float32).astype(np.float64))
@@ -304,16 +304,16 @@ class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTr
         copy, owner_of = _features_of_copy(known), known.owners
         if copy is None:
             return None
-        listed = _Listed(undirected(known.edges, len(owner_of)), copy, owner_of)
+        listed = _Listed(undirected_adjacency(known.edges, len(owner_of)), copy, owner_of)
         edges, names, size = own_rows(view, OWN_EDGES), own_rows(view, OWN_NAMES), len(view.parties.ids(Role.DEVICE))
-        found = [
+        result = [
             _at_client(client, held, edges[client], names[client], listed, size)
             for client, held in foreign_features(view).items()
             if client in edges and client in names
         ]
-        if not sum(len(columns[0]) for columns in found):
+        if not sum(len(columns[0]) for columns in result):
             return None
-        observers, nodes, named, unaided = (np.concatenate(column) for column in zip(*found, strict=True))
+        observers, nodes, named, unaided = (np.concatenate(column) for column in zip(*result, strict=True))
         return _NamedNeighbours(observers, nodes, named, unaided, known.rate)
 
     def guess_without(self, guess: _NamedNeighbours, known: CrawledGraph, parties: Directory) -> _NamedNeighbours:  # noqa: ARG002  # found beside the other
@@ -342,21 +342,21 @@ class _Listed:
 
 
 def _at_client(
-    client: int, held: HeldFeatures, edges: Ids, own_names: Ids, listed: _Listed, size: int
+    client: int, features: HeldFeatures, edges: Ids, own_names: Ids, listed: _Listed, size: int
 ) -> tuple[Ids, ...]:
     """Observers, nodes, names and unaided names of the external neighbours whose features are held, int64 [m] each."""
     abroad, first = np.unique(edges[:, 1], return_index=True)
-    external = np.flatnonzero(np.isin(abroad, held.nodes) & ~np.isin(abroad, own_names[:, 0]))
+    external = np.flatnonzero(np.isin(abroad, features.nodes) & ~np.isin(abroad, own_names[:, 0]))
     nodes, owners = abroad[external], edges[first[external], 2]
     mapping = np.full(size, -1, dtype=np.int64)
     mapping[own_names[:, 0]] = own_names[:, 1]
-    every = _common_neighbours(undirected(edges[:, :2].T, size), listed.adjacency, mapping)[nodes]
+    every = _common_neighbours(undirected_adjacency(edges[:, :2].T, size), listed.adjacency, mapping)[nodes]
     pairs = sparse.csr_array(every).tocoo()
     same = owners[pairs.row] == listed.owner_of[pairs.col]  # nodes of different clients can't be the same
     common = sparse.csr_array((pairs.data[same], (pairs.row[same], pairs.col[same])), shape=pairs.shape)
     degree = np.maximum(np.asarray(listed.adjacency.sum(axis=1), dtype=np.float64), 1)
     scores = sparse.csr_array(common @ sparse.diags_array(1 / np.sqrt(degree)))
-    values = comparable(held.values)[np.searchsorted(held.nodes, nodes)]
+    values = comparable(features.values)[np.searchsorted(features.nodes, nodes)]
     unaided, names = _eccentric_best(scores), np.full(len(nodes), -1, dtype=np.int64)
     for row in range(len(nodes)):
         rng = np.random.default_rng([client, int(nodes[row])])  # ties fall alike whatever else is known

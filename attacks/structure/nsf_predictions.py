@@ -18,7 +18,7 @@ from scipy import sparse
 
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import OWN_EDGES, ego_networks, undirected
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, ego_networks, undirected_adjacency
 from fgl_secure.attacks.recovery import largest_share, share_right
 from fgl_secure.attacks.structure.knowledge import (
     FEDSTRUCT,
@@ -29,7 +29,7 @@ from fgl_secure.attacks.structure.knowledge import (
     EmbeddingModel,
     HeldFeatures,
     NodeClaims,
-    embedded,
+    embed_features,
     foreign_features,
     neighbour_sums,
     own_features,
@@ -75,7 +75,7 @@ class _KnownNodes:
 
     def _tables(self) -> tuple[Floats, Floats]:
         both = comparable(np.concatenate([self.foreign.values, self.own.values]))
-        return _standardised(both[: len(self.foreign.nodes)], both[len(self.foreign.nodes) :])
+        return _standardise(both[: len(self.foreign.nodes)], both[len(self.foreign.nodes) :])
 
     def _nearest(self, rows: Floats, table: Floats, among: Ids) -> Ids:
         chosen = nearest(rows, table[among], 1, np.random.default_rng(self.client))[:, 0]
@@ -87,12 +87,12 @@ def _known_nodes(view: View) -> list[_KnownNodes]:
     foreign, own, edges = foreign_features(view), own_features(view), own_rows(view, OWN_EDGES)
     size = len(view.parties.ids(Role.DEVICE))
     return [
-        _KnownNodes(client, foreign[client], own[client], undirected(edges[client][:, :2].T, size))
+        _KnownNodes(client, foreign[client], own[client], undirected_adjacency(edges[client][:, :2].T, size))
         for client in sorted(set(foreign) & set(own) & set(edges))
     ]
 
 
-def _standardised(rows: Floats, table: Floats) -> tuple[Floats, Floats]:
+def _standardise(rows: Floats, table: Floats) -> tuple[Floats, Floats]:
     """Two tables in units of the standard deviations of the second; columns of zeros and ones stay as they are."""
     spread = table.std(axis=0)
     flags = ((table == 0) | (table == 1)).all(axis=0) & ((rows == 0) | (rows == 1)).all(axis=0)
@@ -128,7 +128,7 @@ class _Lent(Attack[NodeClaims, StructureTruth]):
 
         What no own node of a client has is out of reach.
         """
-        actual = ego_networks(undirected(truth.edges, len(truth.silo_of)))[self.which]
+        actual = ego_networks(undirected_adjacency(truth.edges, len(truth.silo_of)))[self.which]
         client, right = truth.parties.index_of(guess.observers, Role.SILO), guess.values == actual[guess.nodes]
         values, name = np.unique(actual, return_inverse=True)
         lent = np.zeros((int(truth.silo_of.max()) + 1, len(values)))
@@ -140,25 +140,25 @@ class _Lent(Attack[NodeClaims, StructureTruth]):
         return (share_right(self.metric, right, guess.nodes, what, random=random, prior=prior, reachable=reach),)
 
 
-def _degrees(known: _KnownNodes) -> Ids:
-    degrees, _ = ego_networks(known.adjacency)
-    return np.asarray(degrees[known.degree_lenders(degrees)])
+def _degrees(known_nodes: _KnownNodes) -> Ids:
+    degrees, _ = ego_networks(known_nodes.adjacency)
+    return np.asarray(degrees[known_nodes.degree_lenders(degrees)])
 
 
-def _ego_nets(known: _KnownNodes) -> Ids | None:
+def _ego_nets(known_nodes: _KnownNodes) -> Ids | None:
     """int64 [m]; None where no own node's ego network is known.
 
     Neighbours abroad have the degrees that `_NsfDegrees` predicts, and no edges between each other; an own node that
     has neighbours without known features lends nobody its ego network.
     """
-    degrees, _ = ego_networks(known.adjacency)
-    degrees[known.foreign.nodes] = _degrees(known)
+    degrees, _ = ego_networks(known_nodes.adjacency)
+    degrees[known_nodes.foreign.nodes] = _degrees(known_nodes)
     unknown = np.ones(len(degrees), dtype=np.int64)
-    unknown[known.own.nodes] = unknown[known.foreign.nodes] = 0
-    whole = np.flatnonzero(known.adjacency[known.own.nodes] @ unknown == 0)
+    unknown[known_nodes.own.nodes] = unknown[known_nodes.foreign.nodes] = 0
+    whole = np.flatnonzero(known_nodes.adjacency[known_nodes.own.nodes] @ unknown == 0)
     if not len(whole):
         return None
-    return np.asarray(ego_networks(known.adjacency, degrees)[1][known.lenders(whole)])
+    return np.asarray(ego_networks(known_nodes.adjacency, degrees)[1][known_nodes.lenders(whole)])
 
 
 SOURCE = "on FedStruct (ICLR 2025) 5.5 and App. G.1: guess the labels of the identified nodes"
@@ -174,7 +174,9 @@ class _Labels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         held = foreign_features(view).items()
-        return NodeClaims.of_all((client, each.nodes, embedded(each, known).argmax(axis=1)) for client, each in held)
+        return NodeClaims.of_all(
+            (client, item.nodes, embed_features(item, known).argmax(axis=1)) for client, item in held
+        )
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         counted = truth.labelled[guess.nodes] if self.training else np.ones(len(guess.nodes), dtype=np.bool_)
@@ -193,7 +195,7 @@ class _NsfMembership(Attack[NodeClaims, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
         held = foreign_features(view).items()
-        return NodeClaims.of_all((client, each.nodes, np.linalg.norm(each.values, axis=1)) for client, each in held)
+        return NodeClaims.of_all((client, item.nodes, np.linalg.norm(item.values, axis=1)) for client, item in held)
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         training = truth.labelled[guess.nodes]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import ranking_of_nodes, share_of_labels
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import clients_of, undirected
+from fgl_secure.attacks.neighbourhoods import clients_of, undirected_adjacency
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT, FEDSTRUCT_HOPWISE, STRUCTURE, EmbeddingModel, NodeClaims
 from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.errors import InputError
@@ -42,7 +42,7 @@ def _gradient_rows(view: View) -> NodeClaims | None:
     sums = view.own(GRADIENT_SUM)
     if not sums:
         return None
-    first = min(sums, key=lambda each: each.step.round)
+    first = min(sums, key=lambda item: item.step.round)
     nodes = np.arange(view.parties.counts[Role.DEVICE])
     single = [batch for batch in view.messages(Phase.VECTORS) if batch.step == first.step]
     if not single:
@@ -52,19 +52,19 @@ def _gradient_rows(view: View) -> NodeClaims | None:
     return _nonzero(np.repeat(senders, len(nodes)), np.tile(nodes, len(senders)), vectors)
 
 
-def logit_gradients(rows: NodeClaims, known: EmbeddingModel) -> Floats:
+def logit_gradients(rows: NodeClaims, model: EmbeddingModel) -> Floats:
     """Gradients in the logits, float64 [k, c]: the rows themselves, or their least-squares solution.
 
     A row is J^T delta with J the Jacobian [c, d] of the embedding at the node's features.
     """
-    if known.jacobian is None:
+    if model.jacobian is None:
         return rows.values
     parts = [np.arange(start, min(start + CHUNK, len(rows.nodes))) for start in range(0, len(rows.nodes), CHUNK)]
-    solved = [_solved(known.jacobian(rows.nodes[part]), rows.values[part]) for part in parts]
+    solved = [_least_squares(model.jacobian(rows.nodes[part]), rows.values[part]) for part in parts]
     return np.concatenate(solved)
 
 
-def _solved(jacobian: NDArray[Any], rows: Floats) -> Floats:
+def _least_squares(jacobian: NDArray[Any], rows: Floats) -> Floats:
     """The delta [k, c] of least |J^T delta - row|, by the normal equations."""
     if jacobian.ndim != 3 or (len(jacobian), jacobian.shape[2]) != rows.shape:
         raise InputError(
@@ -100,11 +100,11 @@ class _StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Struct
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        found = _gradient_rows(view)
-        if found is None or not len(found.nodes):
+        result = _gradient_rows(view)
+        if result is None or not len(result.nodes):
             return None
-        labels = logit_gradients(found, known).argmin(axis=1)
-        return NodeClaims(found.observers, found.nodes, labels.astype(np.int64))
+        labels = logit_gradients(result, known).argmin(axis=1)
+        return NodeClaims(result.observers, result.nodes, labels.astype(np.int64))
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share of training labels that are right; a node's owner, whom the server knows, speaks for it.
@@ -130,8 +130,8 @@ class _StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        found = _gradient_rows(view)
-        return found if found is not None and len(found.nodes) else None
+        result = _gradient_rows(view)
+        return result if result is not None and len(result.nodes) else None
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         owned = (guess.observers == truth.silo_of[guess.nodes]) | (guess.observers < 0)
@@ -154,15 +154,15 @@ class _StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        found = _gradient_rows(view)
-        return found if found is not None and (found.observers >= 0).any() else None
+        result = _gradient_rows(view)
+        return result if result is not None and (result.observers >= 0).any() else None
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         senders = np.unique(guess.observers)
         lengths = np.zeros((len(senders), len(truth.silo_of)))
         lengths[np.searchsorted(senders, guess.observers), guess.nodes] = np.linalg.norm(guess.values, axis=1)
         owned = truth.silo_of == senders[:, None]
-        adjacency = undirected(truth.edges, len(truth.silo_of))
+        adjacency = undirected_adjacency(truth.edges, len(truth.silo_of))
         next_to = np.stack([adjacency @ (mine & truth.labelled) > 0 for mine in owned])
         foreign = ~owned
         if not next_to[foreign].any() or next_to[foreign].all():

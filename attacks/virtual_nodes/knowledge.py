@@ -130,14 +130,14 @@ class _MeanState:
 
 def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
     """What single clients sent in the clear, by round in ascending order; clients of weight 0 are left out."""
-    found = []
+    result = []
     for number, (clients, rows) in _summands(view, layout).items():
         weights = rows[:, -1]
         there = weights > 0
         states = rows[there, :-1] / weights[there, None]
-        found.append((number, clients[there], states, weights[there]))
+        result.append((number, clients[there], states, weights[there]))
     known = _handed_out({mean.number: mean.state for mean in mean_states(view, layout)}, layout)
-    return tuple(RoundStates(*each, known.get(each[0])) for each in found if len(each[1]))
+    return tuple(RoundStates(*item, known.get(item[0])) for item in result if len(item[1]))
 
 
 def mean_states(view: View, layout: VirtualSlices) -> tuple[_MeanState, ...]:
@@ -162,8 +162,8 @@ def _handed_out(means: dict[int, Floats], layout: VirtualSlices) -> dict[int, Fl
 
 def _summands(view: View, layout: VirtualSlices) -> dict[int, tuple[Ids, Floats]]:
     """By round in ascending order: indices of the senders int64 [k], and what they sent float64 [k, columns]."""
-    found = vectors_of(view)
-    narrow = next((rows.shape for _, rows in found.values() if rows.shape[1] <= layout.entries), None)
+    summands = vectors_of(view)
+    narrow = next((rows.shape for _, rows in summands.values() if rows.shape[1] <= layout.entries), None)
     if narrow is not None:
         raise InputError(f"summands must be rows of more than {layout.entries} entries; found {list(narrow)}")
-    return found
+    return summands

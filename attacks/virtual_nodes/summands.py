@@ -51,7 +51,7 @@ from fgl_secure.statistics.metrics import Interval, clustered_proportion
 from fgl_secure.typing import Floats, Ids
 
 
-class Part(StrEnum):
+class LinkKey(StrEnum):
     """What summands are compared by."""
 
     NODES = "virtual nodes"
@@ -60,7 +60,7 @@ class Part(StrEnum):
 
     def of(self, layout: VirtualSlices) -> slice:
         """Where it lies in a summand."""
-        return {Part.NODES: layout.nodes, Part.MODEL: layout.model, Part.SCORES: layout.score_vector}[self]
+        return {LinkKey.NODES: layout.nodes, LinkKey.MODEL: layout.model, LinkKey.SCORES: layout.score_vector}[self]
 
     @property
     def metric(self) -> str:
@@ -75,7 +75,7 @@ class _LinkedSummands:
     rounds: Ids  # int64 [m]
     # int64 [m], the place of the summand in the record, which names it for scoring and takes no part in the guess
     places: Ids
-    names: Mapping[Part, Ids]  # int64 [m], index of a silo, by what summands are compared by
+    names: Mapping[LinkKey, Ids]  # int64 [m], index of a silo, by what summands are compared by
     among: Ids  # int64 [m], how many summands there were to tell apart in that round
 
 
@@ -98,27 +98,27 @@ class _VirtualNodeClients(InformedAttack[_LinkedSummands, VirtualSlices, Virtual
         rounds = _alike(client_states(view, known))
         if len(rounds) < 2:  # one to link, and one with names
             return None
-        parts = tuple(part for part in Part if part is not Part.SCORES or known.scores)
-        names = {part: np.concatenate(_linked(rounds, part.of(known))) for part in parts}
+        parts = tuple(part for part in LinkKey if part is not LinkKey.SCORES or known.scores)
+        names = {part: np.concatenate(_link_rounds(rounds, part.of(known))) for part in parts}
         later, size = rounds[1:], len(rounds[0].clients)
-        numbers = np.repeat([each.number for each in later], size)
+        numbers = np.repeat([item.number for item in later], size)
         return _LinkedSummands(
-            numbers, np.concatenate([each.clients for each in later]), names, np.full_like(numbers, size)
+            numbers, np.concatenate([item.clients for item in later]), names, np.full_like(numbers, size)
         )
 
     def score(self, guess: _LinkedSummands, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
         """The share of right names less that of names dealt at random, with a bootstrap over rounds."""
         actual = truth.clients[guess.places]
-        return tuple(_told(part, names == actual, guess) for part, names in guess.names.items())
+        return tuple(_measure_links(part, names == actual, guess) for part, names in guess.names.items())
 
 
-def _linked(rounds: tuple[RoundStates, ...], part: slice) -> list[Ids]:
+def _link_rounds(rounds: tuple[RoundStates, ...], part: slice) -> list[Ids]:
     """For each round but the first the names of its summands."""
-    named, found = np.zeros_like(directions(rounds[0].states[:, part])), []
+    named, result = np.zeros_like(directions(rounds[0].states[:, part])), []
     for before, now in pairwise(rounds):
         named = named + directions(before.states[:, part])
-        found.append(before.clients[links(directions(now.states[:, part]), named, now.number)])
-    return found
+        result.append(before.clients[links(directions(now.states[:, part]), named, now.number)])
+    return result
 
 
 def links(unnamed: Floats, named: Floats, seed: int) -> Ids:
@@ -132,9 +132,9 @@ def links(unnamed: Floats, named: Floats, seed: int) -> Ids:
     order = np.random.default_rng(seed).permutation(len(unnamed))
     lengths = np.maximum(np.linalg.norm(named, axis=1), np.finfo(np.float64).tiny)
     rows, columns = linear_sum_assignment(unnamed[order] @ named.T / lengths, maximize=True)
-    found = np.empty(len(order), dtype=np.int64)
-    found[order[rows]] = columns
-    return found
+    result = np.empty(len(order), dtype=np.int64)
+    result[order[rows]] = columns
+    return result
 
 
 def directions(states: Floats) -> Floats:
@@ -146,15 +146,15 @@ def directions(states: Floats) -> Floats:
 
 def _alike(rounds: tuple[RoundStates, ...]) -> tuple[RoundStates, ...]:
     """The rounds with the same clients as the first, at least two clients, each round's in ascending order."""
-    found = []
-    for each in rounds:
-        order = np.argsort(each.clients, kind="stable")
-        if len(order) > 1 and np.array_equal(each.clients[order], np.sort(rounds[0].clients)):
-            found.append(replace(each, clients=each.clients[order], states=each.states[order]))
-    return tuple(found)
+    result = []
+    for item in rounds:
+        order = np.argsort(item.clients, kind="stable")
+        if len(order) > 1 and np.array_equal(item.clients[order], np.sort(rounds[0].clients)):
+            result.append(replace(item, clients=item.clients[order], states=item.states[order]))
+    return tuple(result)
 
 
-def _told(part: Part, right: NDArray[np.bool_], guess: _LinkedSummands) -> Measurement:
+def _measure_links(part: LinkKey, right: NDArray[np.bool_], guess: _LinkedSummands) -> Measurement:
     share = clustered_proportion(right, guess.rounds, seed=0)
     chance = float((1 / guess.among).mean())
     finding = (
@@ -192,11 +192,11 @@ def label_shares(changes: Sequence[Change], layout: VirtualSlices, work: LocalWo
 
     What enters the last layer is taken to have one mean for all of them.
     """
-    moved = np.stack([each.by_step(work) for each in changes])
+    moved = np.stack([item.by_step(work) for item in changes])
     entering, shares = _mean_entering(moved, layout), []
-    for row, each in zip(moved, changes, strict=True):
-        weight = each.midway[layout.head_weight].reshape(layout.classes, layout.hidden)
-        shares.append(row[layout.head_bias] + softmax(weight @ entering + each.midway[layout.head_bias]))
+    for row, item in zip(moved, changes, strict=True):
+        weight = item.midway[layout.head_weight].reshape(layout.classes, layout.hidden)
+        shares.append(row[layout.head_bias] + softmax(weight @ entering + item.midway[layout.head_bias]))
     return np.stack(shares)
 
 
@@ -215,8 +215,8 @@ def _nearest_shares(values: Floats) -> Floats:
     """The point of the simplex that is nearest to float64 [C]: all entries lowered alike, and none below zero."""
     descending = np.sort(values)[::-1]
     excess = (np.cumsum(descending) - 1) / np.arange(1, len(values) + 1)
-    kept = np.flatnonzero(descending > excess)[-1]
-    return np.asarray(np.maximum(values - excess[kept], 0.0))
+    remaining = np.flatnonzero(descending > excess)[-1]
+    return np.asarray(np.maximum(values - excess[remaining], 0.0))
 
 
 def _distance(first: Floats, second: Floats) -> Floats:
@@ -269,8 +269,8 @@ class _VirtualNodeLabels(InformedAttack[_ShareGuess, VirtualSlices, VirtualNodeT
         if not changes:
             return None
         shares = label_shares(changes, known, known.work)
-        found = [_nearest_shares(shares[clients == client].mean(axis=0)) for client in np.unique(clients)]
-        return _ShareGuess(np.unique(clients), np.stack(found), int(np.bincount(clients).max()))
+        result = [_nearest_shares(shares[clients == client].mean(axis=0)) for client in np.unique(clients)]
+        return _ShareGuess(np.unique(clients), np.stack(result), int(np.bincount(clients).max()))
 
     def score(self, guess: _ShareGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
         if truth.label_shares is None or not len(guess.clients):
@@ -349,8 +349,8 @@ class _VirtualNodePopulation(InformedAttack[_PopulationGuess, VirtualSlices, Vir
             for mean in mean_states(view, known)
             if mean.sent is not None
         ]
-        found = [_nearest_shares(label_shares([each], known, known.work)[0]) for each in changes]
-        return _PopulationGuess(np.stack(found)) if found else None
+        result = [_nearest_shares(label_shares([change], known, known.work)[0]) for change in changes]
+        return _PopulationGuess(np.stack(result)) if result else None
 
     def score(self, guess: _PopulationGuess, truth: VirtualNodeTruth) -> tuple[Measurement, ...]:
         if truth.population is None:

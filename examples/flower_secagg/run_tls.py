@@ -71,10 +71,10 @@ def run_on(federation: LocalFederation, options: argparse.Namespace) -> int:
     """
     stayed = [silo for silo in range(NODES) if silo != options.kill]
     end = time.monotonic() + options.timeout
-    run, file = _started(federation, options)
+    run, file = _start_run(federation, options)
     if options.kill >= 0:
         _kill_in_mid_round(federation, options.kill, end)
-    expected = _expected(stayed, options.rounds)
+    expected = _expected_model(stayed, options.rounds)
     arrays, rounds = _result(federation, run, file, end)
     return _verdict(arrays, rounds, expected, stayed)
 
@@ -90,7 +90,7 @@ def options_of(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _started(federation: LocalFederation, options: argparse.Namespace) -> tuple[subprocess.Popen[bytes], Path]:
+def _start_run(federation: LocalFederation, options: argparse.Namespace) -> tuple[subprocess.Popen[bytes], Path]:
     """The process that follows the run, and the file that the run will leave."""
     file = federation.folder / "result.npz"
     config = {"num-server-rounds": options.rounds, "timeout": options.timeout, "grace": options.grace}
@@ -106,8 +106,10 @@ def _result(
     print(federation.log("run"))
     if not file.exists():
         raise LocalProcessError(f"the run must leave a result in time; it did not\n{federation.log('executor')}")
-    with np.load(file) as found:
-        return {name: found[name] for name in found.files if name != "__rounds__"}, json.loads(str(found["__rounds__"]))
+    with np.load(file) as result:
+        return {name: result[name] for name in result.files if name != "__rounds__"}, json.loads(
+            str(result["__rounds__"])
+        )
 
 
 def _kill_in_mid_round(federation: LocalFederation, node: int, end: float) -> None:
@@ -120,7 +122,7 @@ def _kill_in_mid_round(federation: LocalFederation, node: int, end: float) -> No
     print(f"SuperNode {node} killed in mid-round, after it shared its keys", flush=True)
 
 
-def _expected(silos: list[int], rounds: int) -> Arrays:
+def _expected_model(silos: list[int], rounds: int) -> Arrays:
     """The model after some rounds of some silos, computed in the open."""
     # Imported here because it takes seconds, which pass while the round goes on.
     from digits_app import task  # noqa: PLC0415
@@ -136,7 +138,7 @@ def _expected(silos: list[int], rounds: int) -> Arrays:
 
 
 def _verdict(arrays: Arrays, rounds: list[dict[str, int]], expected: Arrays, stayed: list[int]) -> int:
-    counts = [found["included"] for found in rounds]
+    counts = [result["included"] for result in rounds]
     off = max(float(np.abs(arrays[name] - value).max()) for name, value in expected.items())
     print(f"clients in each round's mean: {counts}, expected {len(stayed)}")
     print(f"largest distance from the mean of silos {stayed} computed in the open: {off:.1e}")

@@ -71,27 +71,27 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as folder:
             if options.engine == "processes":
-                found = _processes(Path(folder), config, options.timeout, options.trouble)
+                result = _processes(Path(folder), config, options.timeout, options.trouble)
             else:
-                found = _simulation(config, options.timeout)
+                result = _simulation(config, options.timeout)
     except FglSecureError as error:
         print(error, file=sys.stderr)
         return 1
     print(f"{options.engine}: {time.perf_counter() - start:.0f} s", flush=True)
-    return verdict(found, job_of(config).train())
+    return verdict(result, job_of(config).train())
 
 
 def _processes(
     folder: Path, config: dict[str, str | int], timeout: float, trouble: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    nodes = prepared(folder, config)
+    nodes = prepare_parties(folder, config)
     variables, late = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}, [LATE] if "late" in trouble else []
     with LocalFederation(nodes, variables, [str(EXECUTOR), "--preload", *PRELOAD], late) as federation:
         print(f"SuperLink and {len(nodes) - len(late)} SuperNodes run over TLS, port {federation.port}", flush=True)
         return run_on(federation, folder, config, timeout, trouble)
 
 
-def prepared(folder: Path, config: dict[str, str | int]) -> list[dict[str, str | int | float | bool]]:
+def prepare_parties(folder: Path, config: dict[str, str | int]) -> list[dict[str, str | int | float | bool]]:
     """Writes the files of all parties; returns the configurations of their SuperNodes, which name them."""
     parties = task.run_of(config).parties
     save_shares(job_of(config), folder)
@@ -111,7 +111,7 @@ def prepared(folder: Path, config: dict[str, str | int]) -> list[dict[str, str |
 def run_on(
     federation: LocalFederation, folder: Path, config: dict[str, str | int], timeout: float, trouble: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Runs the app on a federation of SuperNodes that are configured as `prepared` says; returns what silos report.
+    """Runs the app on a federation of SuperNodes that are configured as `prepare_parties` says; returns what silos report.
 
     Args:
         federation: without its node LATE if one is to come late.
@@ -157,15 +157,15 @@ def _make_trouble(federation: LocalFederation, process: subprocess.Popen[bytes],
 
 def _next_round(federation: LocalFederation, process: subprocess.Popen[bytes]) -> bool:
     """Waits until one round more is over, and another one has begun; false where the run ends before."""
-    before = _begun(federation)
+    before = _last_round(federation)
     while process.poll() is None:
-        if _begun(federation) > max(before, 0):
+        if _last_round(federation) > max(before, 0):
             return True
         time.sleep(0.2)
     return False
 
 
-def _begun(federation: LocalFederation) -> int:
+def _last_round(federation: LocalFederation) -> int:
     """The round that was the last one to begin, as the run's log has it; -1 before any."""
     return max(map(int, re.findall(r"silos: .* in round (\d+) is due", federation.log("run"))), default=-1)
 
@@ -180,23 +180,23 @@ def job_of(config: dict[str, str | int]) -> Job:
     return Job(task.run_of(config).task, task.federated(int(config["silos"])))
 
 
-def verdict(found: dict[str, np.ndarray], expected: TrainingResult) -> int:
+def verdict(result: dict[str, np.ndarray], expected: TrainingResult) -> int:
     """Compares what came of the run with one process: all of it, or the rounds before it stopped."""
-    rounds = len(found.get("0/losses", ()))
+    rounds = len(result.get("0/losses", ()))
     if rounds < expected.rounds:
-        same = rounds == 0 or _off(found, expected) <= TOLERANCE
+        same = rounds == 0 or _off(result, expected) <= TOLERANCE
         words = "as in one process" if same else "and they are not those of one process"
         print(f"STOPPED: {rounds} of {expected.rounds} rounds are over, {words}", flush=True)
         return 1
-    print(f"losses are off by {_off(found, expected):.1e} from those of one process")
-    print(f"accuracy on test nodes {float(found['0/test']):.4f}, in one process {expected.accuracy.test:.4f}")
-    right = _off(found, expected) <= TOLERANCE and float(found["0/test"]) == expected.accuracy.test
+    print(f"losses are off by {_off(result, expected):.1e} from those of one process")
+    print(f"accuracy on test nodes {float(result['0/test']):.4f}, in one process {expected.accuracy.test:.4f}")
+    right = _off(result, expected) <= TOLERANCE and float(result["0/test"]) == expected.accuracy.test
     print("RIGHT: the run is that of one process" if right else "WRONG", flush=True)
     return 0 if right else 1
 
 
-def _off(found: dict[str, np.ndarray], expected: TrainingResult) -> float:
-    losses = found["0/losses"]
+def _off(result: dict[str, np.ndarray], expected: TrainingResult) -> float:
+    losses = result["0/losses"]
     return float(np.abs(losses - np.array(expected.losses[: len(losses)])).max())
 
 

@@ -8,10 +8,10 @@ import torch
 from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.config_fields import choice
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.rounds import Rounds
+from fgl_secure.training.rounds import TrainingRounds
 
 
-class Propagation(Rounds):
+class Propagation(TrainingRounds):
     def __init__(self, talk, epochs):
         super().__init__(talk, epochs, Selection.VALIDATION, patience=None)
         classes, known = np.eye(self.silo.facts.classes, dtype=np.float32), self.silo.train[:, None]
@@ -20,12 +20,12 @@ class Propagation(Rounds):
     def train(self, number):
         figures = self.judge(number)
         _, sums = self.talk.neighbours(torch.tensor(self.kept["beliefs"]))
-        means = sums.numpy() / np.maximum(self.talk.summed, 1)[:, None]
+        means = sums.numpy() / np.maximum(self.talk.message_counts, 1)[:, None]
         self.kept["beliefs"] = np.where(self.silo.train[:, None], self.labels, means)
         return figures
 
     def judge(self, number):
-        return self.told(self.kept["beliefs"].argmax(axis=1))[1]
+        return self.sum_figures(self.kept["beliefs"].argmax(axis=1))[1]
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class TwoHeads(MessageLayer):
     def source_scale(self, degrees):
         return torch.ones_like(degrees.heard)
 
-    def kept(self, h):
+    def local_state(self, h):
         return torch.hstack([head.kept(h) for head in self.heads])
 
     def message(self, kept, degrees):

@@ -18,14 +18,14 @@ from fgl_secure.aggregation.arguments import (
     number_of,
 )
 from fgl_secure.aggregation.client_round import ClientRound, Place
-from fgl_secure.aggregation.encoding import IntegerRule, KeptErrors
-from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.privacy import DistributedNoise, Ledger
+from fgl_secure.aggregation.encoding import IntegerRule, RoundingErrors
+from fgl_secure.aggregation.layout import TensorLayout, Tree
+from fgl_secure.aggregation.privacy import DistributedNoise, EpsilonLedger
 from fgl_secure.aggregation.record import RoundRecord
-from fgl_secure.aggregation.report import Comparison, LabelTest, write_report
+from fgl_secure.aggregation.report import LabelTest, RoundComparison, write_report
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
-from fgl_secure.aggregation.simulation import Brought, Held, Maker, simulated
+from fgl_secure.aggregation.simulation import ClientUpdates, RoundInputs, UpdateFactory, simulate_round
 from fgl_secure.aggregation.sums import Opening
 from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
@@ -66,12 +66,12 @@ class SecureAggregator:
         self._rules, self._coins, self._limits = rules, coins, limits
         self._session, self._next = bytes(coins.uniform(256, (SESSION_BYTES,)).tolist()), 0
         self._taken: set[Place] = set()
-        self._ledger = Ledger(rules.privacy, rules.threshold)
+        self._ledger = EpsilonLedger(rules.privacy, rules.threshold)
         self._server: ServerRound | None = None
         self._last: RoundRecord | None = None
         self._bounds: Mapping[str, float] | None = None
-        self._layout: Layout | None = None
-        self._kept: dict[int, KeptErrors] = {}
+        self._layout: TensorLayout | None = None
+        self._kept: dict[int, RoundingErrors] = {}
 
     @classmethod
     def for_clients(
@@ -121,7 +121,7 @@ class SecureAggregator:
                 holds their sum, and sent bit by bit: 16 bits of 100 clients take 23. Ranges that are found are found
                 anew in each round. As `scheme="pairwise-masking[precision=16]"`.
             error_feedback: whether each client keeps what its numbers were rounded by, and adds it to those of its next
-                round. It stays with the client (`ClientRound.kept`), but is in the next round's sum.
+                round. It stays with the client (`ClientRound.rounding_errors`), but is in the next round's sum.
             coins: of all parties in this process; None takes secret ones.
             limits: what parties of this process read of a message at most; None takes the defaults of `Limits`, and
                 for the number of clients this one. Parties need not agree on them.
@@ -188,7 +188,7 @@ class SecureAggregator:
         return self._bounds
 
     @property
-    def spent(self) -> float | None:
+    def spent_epsilon(self) -> float | None:
         """Epsilon of the rounds that this process took part in, at the target's delta; None without privacy.
 
         Of neighbouring inputs that differ in one client's update, present or all zero.
@@ -207,7 +207,7 @@ class SecureAggregator:
     @numpy_settings()
     def mean(
         self,
-        mappings: Sequence[Tree | Maker | None],
+        mappings: Sequence[Tree | UpdateFactory | None],
         weights: Sequence[float] | None = None,
         dropped: Collection[int] = frozenset(),
     ) -> Any:
@@ -236,28 +236,28 @@ class SecureAggregator:
         """
         present, gone = _present(mappings, self._rules.clients), _indices(dropped, self._rules.clients)
         counted = _weights(weights, self._rules.clients)
-        held = Held(present)
-        known, number = self._begun(held.layout)
+        held = ClientUpdates(present)
+        known, number = self._begin_round(held.layout)
         kept = {index: self._kept_by(index) for index in present} if self._rules.feeds_back else {}
-        brought = Brought(self._rules, held, counted, gone, self._coins, kept)
-        mean, self._last, self._bounds = simulated(brought, number, known)
+        brought = RoundInputs(self._rules, held, counted, gone, self._coins, kept)
+        mean, self._last, self._bounds = simulate_round(brought, number, known)
         return mean
 
     @numpy_settings()
-    def server_round(self, layout: Layout, coins: Coins | None = None) -> ServerRound:
+    def server_round(self, layout: TensorLayout, coins: Coins | None = None) -> ServerRound:
         """The server's part in the next round; its `session` and `number` are what clients need to take part.
 
         Args:
-            layout: of the mappings, such as `Layout.of(global_model.state_dict())`.
+            layout: of the mappings, such as `TensorLayout.of(global_model.state_dict())`.
             coins: of the server; None takes those of this process.
 
         Raises:
             InputError, FieldRangeError: the scheme has no room for such sums, or noise no place in such mappings.
             BudgetExhaustedError: the round would cost more than the privacy budget has left.
         """
-        check_kind(layout, Layout, "layout", "give Layout.of(mapping)")
+        check_kind(layout, TensorLayout, "layout", "give Layout.of(mapping)")
         _check_coins(coins)
-        known, number = self._begun(layout)
+        known, number = self._begin_round(layout)
         coins = coins or self._coins
         self._server = ServerRound(self._rules, layout, self._session, number, coins, known, limits=self._limits)
         return self._server
@@ -270,7 +270,7 @@ class SecureAggregator:
         coins: Coins | None = None,
         identity: Identity | None = None,
         identities: Identities | None = None,
-        kept: KeptErrors | None = None,
+        kept: RoundingErrors | None = None,
     ) -> ClientRound:
         """A client's part in a round; under privacy its first vector is counted against this process's budget.
 
@@ -282,7 +282,7 @@ class SecureAggregator:
             coins: of this client; None takes those of this process.
             identity: the key that it signs with, if clients have any.
             identities: the others' public keys, as this client knows them from elsewhere.
-            kept: `ClientRound.kept` of its round before, where an earlier process made it and errors are fed back; None
+            kept: `ClientRound.rounding_errors` of its round before, where an earlier process made it and errors are fed back; None
                 takes what it kept in this one.
 
         Raises:
@@ -291,7 +291,7 @@ class SecureAggregator:
         place = Place(bytes_of(session, "session", SESSION_BYTES), _round(number), integer_of(index, "index"))
         _check_coins(coins)
         if kept is not None:
-            check_kind(kept, KeptErrors, "kept")
+            check_kind(kept, RoundingErrors, "kept")
         if place in self._taken:
             raise InputError(f"client must take part in a round once; found client {index} in round {number} again")
         coins = coins or self._coins
@@ -320,16 +320,16 @@ class SecureAggregator:
         """
         _check_coins(coins)
         coins = coins or self._coins
-        client = ClientRound.restored(self._rules, state, coins, identity, identities, self._ledger, self._limits)
+        client = ClientRound.restore(self._rules, state, coins, identity, identities, self._ledger, self._limits)
         self._taken.add(client.place)
-        if client.kept is not None:
-            self._kept[client.place.index] = client.kept
+        if client.rounding_errors is not None:
+            self._kept[client.place.index] = client.rounding_errors
         return client
 
     @numpy_settings()
     def write_report(
         self, path: str | Path, updates: Sequence[Tree | None], labels: LabelTest | None = None
-    ) -> Comparison:
+    ) -> RoundComparison:
         """Writes one page on the last round: what the server has of each client in the clear and under the scheme.
 
         Args:
@@ -348,14 +348,14 @@ class SecureAggregator:
             raise InputError("report must be on a round that was finished; found none")
         privacy, spent = self._rules.privacy, ""
         if privacy is not None:
-            spent = f"The means cost epsilon {self.spent:.3g} of {privacy.target} so far"
+            spent = f"The means cost epsilon {self.spent_epsilon:.3g} of {privacy.target} so far"
         return write_report(path, record, updates, self.claim, labels, spent)
 
     def forget_ranges(self) -> None:
         """Has ranges found anew in the next round: when numbers have become much smaller, or ranges are not watched."""
         self._layout = None
 
-    def _begun(self, layout: Layout) -> tuple[Mapping[str, float] | None, int]:
+    def _begin_round(self, layout: TensorLayout) -> tuple[Mapping[str, float] | None, int]:
         """Ranges that are known for a layout, and the number of the round that begins; it is counted."""
         known = self.bounds if layout == self._layout else None
         opening = Opening(layout, known)
@@ -367,15 +367,15 @@ class SecureAggregator:
         self._layout = layout
         return known, self._next - 1
 
-    def _kept_by(self, client: int) -> KeptErrors:
-        return self._kept.setdefault(client, KeptErrors())
+    def _kept_by(self, client: int) -> RoundingErrors:
+        return self._kept.setdefault(client, RoundingErrors())
 
     def _settle(self) -> None:
         """Takes over what the server of a round found, as far as it is."""
         if self._server is None:
             return
         self._bounds = self._server.bounds
-        if self._server.done:
+        if self._server.is_done:
             self._last, self._server = self._server.record, None
 
 
@@ -395,17 +395,17 @@ def _check_coins(coins: Coins | None) -> None:
 
 
 def _round(number: int) -> int:
-    found = integer_of(number, "number")
-    if not 0 <= found < _MOST_ROUNDS:
-        raise InputError(f"number must lie in 0..{_MOST_ROUNDS - 1}; found {found}")
-    return found
+    checked = integer_of(number, "number")
+    if not 0 <= checked < _MOST_ROUNDS:
+        raise InputError(f"number must lie in 0..{_MOST_ROUNDS - 1}; found {checked}")
+    return checked
 
 
-def _present(mappings: Sequence[Tree | Maker | None], clients: int) -> dict[int, Tree | Maker]:
-    found = list_of(mappings, "mappings")
-    if len(found) != clients:
-        raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(found)}")
-    present = {index: mapping for index, mapping in enumerate(found) if mapping is not None}
+def _present(mappings: Sequence[Tree | UpdateFactory | None], clients: int) -> dict[int, Tree | UpdateFactory]:
+    result = list_of(mappings, "mappings")
+    if len(result) != clients:
+        raise InputError(f"mappings must be one for each of {clients} clients, or None; found {len(result)}")
+    present = {index: mapping for index, mapping in enumerate(result) if mapping is not None}
     if not present:
         raise InputError("mappings must be given for some clients; found None for all")
     return present
@@ -414,16 +414,16 @@ def _present(mappings: Sequence[Tree | Maker | None], clients: int) -> dict[int,
 def _indices(dropped: Collection[int], clients: int) -> frozenset[int]:
     if isinstance(dropped, str | bytes) or not isinstance(dropped, Iterable):
         raise InputError(f"dropped must be a collection of clients; found {type(dropped).__name__}: give {{1, 2}}")
-    found = [integer_of(index, "dropped") for index in dropped]
-    if len(set(found)) < len(found) or not all(0 <= index < clients for index in found):
-        raise InputError(f"dropped must be different clients among 0..{clients - 1}; found {sorted(found)}")
-    return frozenset(found)
+    indices = [integer_of(index, "dropped") for index in dropped]
+    if len(set(indices)) < len(indices) or not all(0 <= index < clients for index in indices):
+        raise InputError(f"dropped must be different clients among 0..{clients - 1}; found {sorted(indices)}")
+    return frozenset(indices)
 
 
 def _weights(weights: Sequence[float] | None, clients: int) -> Sequence[float]:
     if weights is None:
         return [1.0] * clients
-    found = list_of(weights, "weights")
-    if len(found) != clients:
-        raise InputError(f"weights must be one for each of {clients} clients; found {len(found)}")
-    return found
+    result = list_of(weights, "weights")
+    if len(result) != clients:
+        raise InputError(f"weights must be one for each of {clients} clients; found {len(result)}")
+    return result

@@ -61,8 +61,8 @@ def check_kind(value: Any, kind: Any, name: str, remedy: str = "") -> None:
         InputError: it is of another one; names the argument, both classes and the remedy.
     """
     if not isinstance(value, kind):
-        found = type(value).__name__ + (f": {remedy}" if remedy else "")
-        raise InputError(f"{name} must be a {kind.__name__}; found {found}")
+        result = type(value).__name__ + (f": {remedy}" if remedy else "")
+        raise InputError(f"{name} must be a {kind.__name__}; found {result}")
 
 
 def list_of(value: Any, name: str) -> list[Any]:
@@ -97,10 +97,10 @@ def bytes_of(value: Any, name: str, length: int | None = None) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
         wanted = "bytes" if length is None else f"{length} bytes"
         raise InputError(f"{name} must be {wanted}; found {type(value).__name__}")
-    found = bytes(value)
-    if length is not None and len(found) != length:
-        raise InputError(f"{name} must be {length} bytes; found {len(found)} bytes")
-    return found
+    result = bytes(value)
+    if length is not None and len(result) != length:
+        raise InputError(f"{name} must be {length} bytes; found {len(result)} bytes")
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,9 @@ class Limits:
         _check("layout", entries, self.entries, "entries")
 
 
-def _check(what: str, found: int, most: int, unit: str) -> None:
-    if found > most:
-        raise MalformedMessageError(f"{what} must have at most {most:,} {unit}, this party's limit; found {found:,}")
+def _check(what: str, result: int, most: int, unit: str) -> None:
+    if result > most:
+        raise MalformedMessageError(f"{what} must have at most {most:,} {unit}, this party's limit; found {result:,}")
 
 
 DEFAULT_LIMITS = Limits()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits, bytes_of, check_kind, number_of
-from fgl_secure.aggregation.encoding import KeptErrors
-from fgl_secure.aggregation.layout import Layout, Tree
-from fgl_secure.aggregation.privacy import Ledger
+from fgl_secure.aggregation.encoding import RoundingErrors
+from fgl_secure.aggregation.layout import TensorLayout, Tree
+from fgl_secure.aggregation.privacy import EpsilonLedger
 from fgl_secure.aggregation.record import warn_of_lost_updates
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.sums import Opening, Purpose, Request, batches_from_bytes, batches_to_bytes
+from fgl_secure.aggregation.sums import Opening, SumKind, SumRequest, batches_from_bytes, batches_to_bytes
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.host import numpy_settings
@@ -20,7 +20,7 @@ from fgl_secure.protocols.identity import Identities, Identity, Names
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import OwnDraws, Role
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes, packed, under, within
+from fgl_secure.runtime.packing import Arrays, named_from_bytes, named_to_bytes, pack, under, within
 from fgl_secure.typing import Array, Integers
 
 
@@ -43,7 +43,7 @@ class Place:
 class _Part:
     """This client's part in one sum of the round."""
 
-    purpose: Purpose
+    purpose: SumKind
     opening: Opening
     machine: SumMachine
 
@@ -59,7 +59,7 @@ class ClientRound:
         identities: the others' public keys, as this client knows them from elsewhere.
         ledger: counts rounds against a privacy budget; None for a fresh one.
         limits: what this client accepts at most, whatever the rules and messages say.
-        kept: rounding errors of its round before, where they are fed back; None for none.
+        rounding_errors: rounding errors of its round before, where they are fed back; None for none.
 
     Raises:
         InputError: the rules are for more clients than the limits allow, or have none of that number, or an identity
@@ -73,9 +73,9 @@ class ClientRound:
         coins: Coins,
         identity: Identity | None = None,
         identities: Identities | None = None,
-        ledger: Ledger | None = None,
+        ledger: EpsilonLedger | None = None,
         limits: Limits = DEFAULT_LIMITS,
-        kept: KeptErrors | None = None,
+        rounding_errors: RoundingErrors | None = None,
     ) -> None:
         limits.check_clients(rules.clients)
         if not 0 <= place.index < rules.clients:
@@ -89,8 +89,8 @@ class ClientRound:
         self._names: Names | None = None
         if identity is not None and identities is not None:
             self._names = Names({place.index: identity}, identities)
-        self._ledger = ledger or Ledger(rules.privacy, rules.threshold)
-        self._kept = (kept or KeptErrors()) if rules.feeds_back else None
+        self._ledger = ledger or EpsilonLedger(rules.privacy, rules.threshold)
+        self._kept = (rounding_errors or RoundingErrors()) if rules.feeds_back else None
         self._mapping: Tree | None = None
         self._weight = 1.0
         self._part: _Part | None = None
@@ -104,12 +104,12 @@ class ClientRound:
         return self._place
 
     @property
-    def provided(self) -> bool:
+    def has_contribution(self) -> bool:
         """Whether it has what it adds, or had it before it began to hand it in."""
         return self._mapping is not None or self._part is not None
 
     @property
-    def kept(self) -> KeptErrors | None:
+    def rounding_errors(self) -> RoundingErrors | None:
         """What its numbers were rounded by, for its next round; secret. None where errors are not fed back."""
         return self._kept
 
@@ -129,13 +129,13 @@ class ClientRound:
         Raises:
             InputError: a second mapping, or no such weight.
         """
-        if self.provided:
+        if self.has_contribution:
             raise InputError("mapping must be provided once in a round; found a second one")
         weight = number_of(weight, "weight")
         self._rules.weighing.units(weight)
         if self._rules.privacy is not None and weight != 1:
             raise InputError("weights must all be 1 under privacy, or one client counts for several; one is not")
-        Layout.of(mapping)
+        TensorLayout.of(mapping)
         self._mapping, self._weight = mapping, weight
 
     @numpy_settings()
@@ -168,20 +168,20 @@ class ClientRound:
         before = part.machine.state()
         try:
             for messages in batches:
-                part.machine.take(messages)
-            answer = packed(batches_to_bytes(part.machine.turn(), session))
+                part.machine.receive(messages)
+            answer = pack(batches_to_bytes(part.machine.step(), session))
         except ProtocolError:
             part.machine.restore(before)
             raise
         self._part = part
-        if part.purpose is Purpose.VALUES:  # the last sum of a round: its machine has the vector until it is sent
+        if part.purpose is SumKind.VALUES:  # the last sum of a round: its machine has the vector until it is sent
             self._mapping = None
         if self._kept is not None and self.over:
             self._kept.settle()
         return answer
 
     def state(self) -> bytes:
-        """Everything that `restored` needs to go on in another process; secret, for this client alone."""
+        """Everything that `restore` needs to go on in another process; secret, for this client alone."""
         place, part = self._place, self._part
         arrays: dict[str, Array] = {
             "session": np.frombuffer(place.session, np.uint8),
@@ -189,9 +189,9 @@ class ClientRound:
             "weight": np.asarray(self._weight, dtype=np.float64),
         }
         if self._mapping is not None:
-            layout = Layout.of(self._mapping)
+            layout = TensorLayout.of(self._mapping)
             arrays["layout"] = np.frombuffer(layout.to_bytes(), np.uint8)
-            arrays |= under("mapping", layout.packed(self._mapping))
+            arrays |= under("mapping", layout.pack(self._mapping))
         if part is not None:
             arrays["purpose"] = np.asarray(part.purpose, dtype=np.int64)
             arrays["opening"] = np.frombuffer(part.opening.to_bytes(), np.uint8)
@@ -201,14 +201,14 @@ class ClientRound:
         return named_to_bytes(arrays)
 
     @classmethod
-    def restored(
+    def restore(
         cls,
         rules: Rules,
         state: bytes,
         coins: Coins,
         identity: Identity | None = None,
         identities: Identities | None = None,
-        ledger: Ledger | None = None,
+        ledger: EpsilonLedger | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> ClientRound:
         """A client that goes on where `state` was taken.
@@ -217,32 +217,32 @@ class ClientRound:
             MalformedMessageError: it is no state of a client under these rules.
             InputError: the client checked identities, and would not any more.
         """
-        found = named_from_bytes(bytes_of(state, "state"))
-        forms = {name: (array.dtype.str, array.shape) for name, array in found.items()}
+        result = named_from_bytes(bytes_of(state, "state"))
+        forms = {name: (array.dtype.str, array.shape) for name, array in result.items()}
         if any(forms.get(name) != form for name, form in _HEAD.items()):
             raise MalformedMessageError("state must name its round and client by numbers; it does not")
-        number, index, signed = found["place"].tolist()
+        number, index, signed = result["place"].tolist()
         if signed and identities is None:
             raise InputError("identity and identities must be given again to a client that had them; found none")
-        errors = KeptErrors.from_arrays(within("kept", found)) if rules.feeds_back else None
-        place = Place(found["session"].tobytes(), number, index)
+        errors = RoundingErrors.from_arrays(within("kept", result)) if rules.feeds_back else None
+        place = Place(result["session"].tobytes(), number, index)
         client = cls(rules, place, coins, identity, identities, ledger, limits, errors)
-        client._weight = float(found["weight"])
-        if "layout" in found:
-            layout = Layout.from_bytes(found["layout"].tobytes(), limits)
-            client._mapping = layout.unpacked(within("mapping", found))
-        if "purpose" in found:
-            client._part = client._read_part(found)
+        client._weight = float(result["weight"])
+        if "layout" in result:
+            layout = TensorLayout.from_bytes(result["layout"].tobytes(), limits)
+            client._mapping = layout.unpack(within("mapping", result))
+        if "purpose" in result:
+            client._part = client._read_part(result)
         return client
 
     @property
     def _party(self) -> int:
         return int(self._rules.parties.ids(Role.SILO)[self._place.index])
 
-    def _part_for(self, request: Request) -> _Part:
+    def _part_for(self, request: SumRequest) -> _Part:
         """The part of the sum at hand, or of the next one that a request opens."""
         if self._opens(request):
-            return self._opened(request)
+            return self._open_part(request)
         part = self._part
         assert part is not None, "see _opens"
         if request.purpose is not part.purpose:
@@ -251,19 +251,19 @@ class ClientRound:
             raise StaleMessageError(f"sum of {part.purpose.name} must be opened once; found another opening")
         return part
 
-    def _read(self, message: bytes) -> Request:
-        request = Request.from_bytes(bytes_of(message, "message"), self._limits)
+    def _read(self, message: bytes) -> SumRequest:
+        request = SumRequest.from_bytes(bytes_of(message, "message"), self._limits)
         if (request.session, request.number) != (self._place.session, self._place.number):
             raise StaleMessageError(f"request must be of round {self._place.number} of this session; it is of another")
         return request
 
-    def _opens(self, request: Request) -> bool:
+    def _opens(self, request: SumRequest) -> bool:
         """Whether a request begins a sum; who has opened a mean takes part in no other sum of the round."""
         if self._part is None:
             return True
         return request.purpose.may_follow(self._part.purpose) and not self.over
 
-    def _checked_opening(self, request: Request) -> Opening:
+    def _checked_opening(self, request: SumRequest) -> Opening:
         """How a request opens its sum, if that is as the rules have it."""
         opening, values = request.opening, request.purpose.is_mean
         if opening is None:
@@ -271,12 +271,12 @@ class ClientRound:
         if request.batches:
             raise MalformedMessageError("first request of a sum must hold no messages; it does")
         finds, named = self._rules.finds_ranges(opening.layout), opening.bounds is not None
-        fits = finds and (self._rules.watched or not named) if request.purpose is Purpose.RANGES else finds == named
+        fits = finds and (self._rules.watched or not named) if request.purpose is SumKind.RANGES else finds == named
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
-        if request.purpose is Purpose.WATCHED and not (named and self._rules.has_vetoes(opening.layout)):
+        if request.purpose is SumKind.WATCHED and not (named and self._rules.has_vetoes(opening.layout)):
             raise ProtocolError("mean must be one to veto only where ranges are known and watched, and the scheme can")
-        marks, opens = request.purpose is Purpose.MARKS, opening.opened is not None
+        marks, opens = request.purpose is SumKind.CONTRIBUTOR_COUNT, opening.opened is not None
         closes = self._rules.closes_entries(opening.layout)
         if (marks or opens) and not closes:
             raise ProtocolError("marks must be asked for, and entries be opened, only where k_min is above 1")
@@ -284,7 +284,7 @@ class ClientRound:
             raise ProtocolError("entries must be opened with the sum of the values, and with no other; they are not")
         return opening
 
-    def _opened(self, request: Request) -> _Part:
+    def _open_part(self, request: SumRequest) -> _Part:
         """The part of a sum that a request opens; of this client nothing changes but its budget."""
         opening = self._checked_opening(request)
         if self._mapping is None:
@@ -298,7 +298,7 @@ class ClientRound:
             machine.begin(step, self._vector(request.purpose, opening, self._mapping)[None])
         return _Part(request.purpose, opening, machine)
 
-    def _vector(self, purpose: Purpose, opening: Opening, mapping: Tree) -> Integers:
+    def _vector(self, purpose: SumKind, opening: Opening, mapping: Tree) -> Integers:
         """What it adds to a sum that it does not veto."""
         rules = self._rules
         vector = rules.vector(purpose, opening, mapping, self._weight, self._coins, self._kept)
@@ -309,20 +309,20 @@ class ClientRound:
                 self._ledger.spend(opening.layout, self._place.session, self._place.number, self._place.index)
         return vector
 
-    def _machine(self, purpose: Purpose, opening: Opening) -> SumMachine:
+    def _machine(self, purpose: SumKind, opening: Opening) -> SumMachine:
         rules, hosted = self._rules, np.array([self._party], dtype=np.int64)
         session = rules.session(self._place.session, opening)
         topology = rules.topology(purpose, opening)
         (machine,) = rules.scheme.machines(topology, session, OwnDraws(self._coins), hosted, names=self._names)
         return machine
 
-    def _read_part(self, found: Arrays) -> _Part:
-        number = int(found["purpose"]) if found["purpose"].size == 1 else -1
-        if number not in set(Purpose) or "opening" not in found:
+    def _read_part(self, result: Arrays) -> _Part:
+        number = int(result["purpose"]) if result["purpose"].size == 1 else -1
+        if number not in set(SumKind) or "opening" not in result:
             raise MalformedMessageError("state must say which sum it is of; it does not")
-        purpose, opening = Purpose(number), Opening.from_bytes(found["opening"].tobytes(), self._limits)
+        purpose, opening = SumKind(number), Opening.from_bytes(result["opening"].tobytes(), self._limits)
         machine = self._machine(purpose, opening)
-        machine.restore(within("machine", found))
+        machine.restore(within("machine", result))
         return _Part(purpose, opening, machine)
 
 

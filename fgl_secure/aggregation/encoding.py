@@ -19,8 +19,8 @@ from fgl_secure.aggregation.layout import (
     LARGEST,
     SMALLEST,
     Arrays,
-    Entry,
-    Layout,
+    TensorEntry,
+    TensorLayout,
     Tree,
     entries_of,
     reals_of,
@@ -54,7 +54,7 @@ class IntegerRule(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _TensorEncoding(ABC):
+class _BaseTensorEncoding(ABC):
     """Mappings of tensors as integer vectors, and the weighted mean from their sum.
 
     Attributes:
@@ -65,22 +65,22 @@ class _TensorEncoding(ABC):
         clip: whether floats beyond their bound count as the bound; else they are an error.
     """
 
-    layout: Layout
+    layout: TensorLayout
     integer_bound: int
     weighing: Weighing = UNWEIGHTED
     integers: IntegerRule = IntegerRule.ROUND
     clip: bool = False
 
     @abstractmethod
-    def _parts(self, total: Integers) -> Iterator[tuple[Entry, NDArray[Any]]]:
+    def _parts(self, total: Integers) -> Iterator[tuple[TensorEntry, NDArray[Any]]]:
         """The sum of each tensor times weights, in the layout's order: floats in some unit, integers as they are."""
 
     @abstractmethod
-    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Floats:
+    def _mean(self, entry: TensorEntry, total: NDArray[Any], weight: int) -> Floats:
         """The mean of a tensor of floats; the weight is in units."""
 
     @abstractmethod
-    def _error(self, entry: Entry, magnitude: float, clients: int, weight: int) -> float:
+    def _error(self, entry: TensorEntry, magnitude: float, clients: int, weight: int) -> float:
         """The stated bound of the error of a mean whose floats are up to a magnitude."""
 
     @abstractmethod
@@ -101,17 +101,17 @@ class _TensorEncoding(ABC):
             else:
                 _check_within(entry, part, weight * self.integer_bound)
                 parts[entry.name] = _mean_of_integers(part, weight, entry, self.integers)
-        return self.layout.built(parts)
+        return self.layout.build(parts)
 
     def errors(self, total: Integers, clients: int) -> dict[str, float]:
         """The stated bound of the error of what `decode` gives, by tensor, for a sum of so many vectors."""
-        weight, found = positive(self.weight(total)), {}
+        weight, result = positive(self.weight(total)), {}
         for entry, part in self._parts(total):
             magnitude = largest_magnitude(self._mean(entry, part, weight)) if entry.is_float else 0.0
-            found[entry.name] = self._error(entry, magnitude, clients, weight)
-        return found
+            result[entry.name] = self._error(entry, magnitude, clients, weight)
+        return result
 
-    def _checked(self, total: Integers, width: int) -> Integers:
+    def _check_total(self, total: Integers, width: int) -> Integers:
         if total.dtype != np.int64 or total.shape != (width,):
             raise InputError(f"total must be int64 [{width}]; found {total.dtype} {list(total.shape)}")
         return total
@@ -123,7 +123,7 @@ class _TensorEncoding(ABC):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Encoding(_TensorEncoding):
+class TensorEncoding(_BaseTensorEncoding):
     """Fixed point for sums of weighted tensors.
 
     A float x under a key with f fraction bits becomes q = round(x 2^f), an integer stays itself, and a client with
@@ -150,7 +150,7 @@ class Encoding(_TensorEncoding):
     @classmethod
     def for_sums(
         cls,
-        layout: Layout,
+        layout: TensorLayout,
         bounds: Mapping[str, float],
         *,
         limit: int,
@@ -159,7 +159,7 @@ class Encoding(_TensorEncoding):
         fraction_bits: int | None = None,
         integers: IntegerRule = IntegerRule.ROUND,
         clip: bool = False,
-    ) -> Encoding:
+    ) -> TensorEncoding:
         """The encoding whose sums over so many clients stay within a limit.
 
         Args:
@@ -239,40 +239,40 @@ class Encoding(_TensorEncoding):
 
     def weight(self, total: Integers) -> int:
         """The last entry."""
-        return int(self._checked(total, self.width)[-1])
+        return int(self._check_total(total, self.width)[-1])
 
-    def _parts(self, total: Integers) -> Iterator[tuple[Entry, NDArray[Any]]]:
+    def _parts(self, total: Integers) -> Iterator[tuple[TensorEntry, NDArray[Any]]]:
         return ((entry, total[place]) for entry, place in self.layout.places())
 
-    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Floats:
+    def _mean(self, entry: TensorEntry, total: NDArray[Any], weight: int) -> Floats:
         quantizer = self.quantizers[entry.name]
         _check_within(entry, total, weight * quantizer.largest)
         return quantizer.decode(total, weight)
 
-    def _most(self, entry: Entry) -> float:
+    def _most(self, entry: TensorEntry) -> float:
         if entry.is_float:
             return self.quantizers[entry.name].bound
         return 1.0 if entry.dtype == BOOL else float(self.integer_bound)
 
-    def _error(self, entry: Entry, magnitude: float, clients: int, weight: int) -> float:
+    def _error(self, entry: TensorEntry, magnitude: float, clients: int, weight: int) -> float:
         off = clients * self._most(entry) / weight if self.weighing.fraction_bits else 0.0
         if not entry.is_float:
             return self._whole_error + off
         return self.quantizers[entry.name].error + _cast_error(entry.dtype, magnitude) + off
 
-    def _encode(self, entry: Entry, arrays: Arrays, out: Integers) -> None:
+    def _encode(self, entry: TensorEntry, arrays: Arrays, out: Integers) -> None:
         values = arrays.entries(entry.name)
         if not entry.is_float:
             out[:] = _checked_integers(entry, values, self.integer_bound)
             return
         quantizer, largest = self.quantizers[entry.name], arrays.largest(entry.name)
-        if self.clip and finite(largest, named(entry), _REMEDY) > quantizer.bound:
+        if self.clip and finite(largest, field_name(entry), _REMEDY) > quantizer.bound:
             values, largest = values.astype(np.float64).clip(-quantizer.bound, quantizer.bound), quantizer.bound
         quantizer.encode(values, out=out, largest=largest)
 
 
 @dataclass(slots=True, eq=False)
-class KeptErrors:
+class RoundingErrors:
     """What one client's numbers were rounded by in the round before, which it adds to those of the next: secret.
 
     It never leaves the client but in sums. An error counts only once the round it comes from has gone through
@@ -287,30 +287,30 @@ class KeptErrors:
     errors: Floats = field(default_factory=lambda: np.zeros(0), repr=False)
     _next: tuple[bytes, Floats] | None = field(default=None, repr=False)
 
-    def added(self, layout: Layout) -> Floats:
+    def errors_for(self, layout: TensorLayout) -> Floats:
         """What is added to the floats of a layout: zeros where nothing is kept of such a one."""
         size = sum(entry.size for entry in layout.floats)
         return self.errors if self.of == layout.digest else np.zeros(size)
 
-    def note(self, layout: Layout, errors: Floats) -> None:
+    def note(self, layout: TensorLayout, errors: Floats) -> None:
         """Takes down the errors of a round that is under way."""
         self._next = layout.digest, errors
 
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it, for `from_arrays`; secret."""
-        kept = {"now": (self.of, self.errors)} | ({} if self._next is None else {"next": self._next})
-        digests = {f"{when} of": np.frombuffer(digest, dtype=np.uint8) for when, (digest, _) in kept.items()}
-        return digests | {when: errors for when, (_, errors) in kept.items()}
+        mask = {"now": (self.of, self.errors)} | ({} if self._next is None else {"next": self._next})
+        digests = {f"{when} of": np.frombuffer(digest, dtype=np.uint8) for when, (digest, _) in mask.items()}
+        return digests | {when: errors for when, (_, errors) in mask.items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> KeptErrors:
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RoundingErrors:
         """What was written.
 
         Raises:
             MalformedMessageError: it is nothing that a client keeps.
         """
-        forms = {name: (each.dtype, each.ndim) for name, each in arrays.items()}
+        forms = {name: (array.dtype, array.ndim) for name, array in arrays.items()}
         wanted = {"now of": (np.dtype(np.uint8), 1), "now": (np.dtype(np.float64), 1)}
         following = {name.replace("now", "next"): form for name, form in wanted.items()}
         if forms not in (wanted, wanted | following):
@@ -326,7 +326,7 @@ class KeptErrors:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoundedEncoding(_TensorEncoding):
+class RoundedEncoding(_BaseTensorEncoding):
     """Numbers times weights at few bits, and integers in digits.
 
     A client with weight w hands in the multiple of its tensor's unit that w x is rounded to, for every float x; and
@@ -336,7 +336,7 @@ class RoundedEncoding(_TensorEncoding):
     The error of the mean over k clients with weights that add up to W. Every number is less than a unit off, so a mean
     is less than k unit / W off from that of the numbers, and on average it is right. With weight fraction bits g, W is
     off by up to k 2^-(g + 1), and the mean by as large a part of it. Then come the division and the tensor's type, as
-    in `Encoding`. Where errors are fed back, the mean is that of the numbers with what was kept of the round before.
+    in `TensorEncoding`. Where errors are fed back, the mean is that of the numbers with what was kept of the round before.
 
     Attributes:
         numbers: how floats and integers are written: a part for each float tensor; whole are all integers in the
@@ -349,12 +349,12 @@ class RoundedEncoding(_TensorEncoding):
     numbers: LowPrecision
     largest: float | None = None
     coins: Coins | None = field(default=None, repr=False)
-    kept: KeptErrors | None = field(default=None, repr=False)
+    kept: RoundingErrors | None = field(default=None, repr=False)
 
     @classmethod
     def for_sums(
         cls,
-        layout: Layout,
+        layout: TensorLayout,
         bounds: Mapping[str, float],
         bits: int,
         *,
@@ -364,7 +364,7 @@ class RoundedEncoding(_TensorEncoding):
         feedback: bool = False,
         **rest: Any,
     ) -> RoundedEncoding:
-        """The encoding at so many bits; see `Encoding.for_sums`.
+        """The encoding at so many bits; see `TensorEncoding.for_sums`.
 
         Args:
             layout: of the mappings.
@@ -413,11 +413,11 @@ class RoundedEncoding(_TensorEncoding):
         """The vector of a mapping, int64 [width]; rounded anew each time.
 
         Raises:
-            InputError, FieldRangeError: see `brought`; or an integer beyond its bound.
+            InputError, FieldRangeError: see `weigh_tensors`; or an integer beyond its bound.
         """
         if self.coins is None:
             raise InputError("coins must be given where numbers are rounded; found none")
-        reals = brought(self.layout, mapping, self.weighing, weight, self.kept, self.largest, clip=self.clip)
+        reals = weigh_tensors(self.layout, mapping, self.weighing, weight, self.kept, self.largest, clip=self.clip)
         units = self.weighing.units(number_of(weight, "weight"))
         arrays = self.layout.arrays(mapping)
         integers = [
@@ -426,16 +426,16 @@ class RoundedEncoding(_TensorEncoding):
             if not entry.is_float
         ]
         whole = np.concatenate([*integers, np.array([units])]).astype(np.int64)
-        vector, errors = self.numbers.rounded(np.concatenate([np.zeros(0), *reals.values()]), whole, self.coins)
+        vector, errors = self.numbers.round(np.concatenate([np.zeros(0), *reals.values()]), whole, self.coins)
         if self.kept is not None:
             self.kept.note(self.layout, errors)
         return vector
 
     def weight(self, total: Integers) -> int:
         """The sum of the weights in their units."""
-        return int(self.numbers.split(self._checked(total, self.width))[1][-1])
+        return int(self.numbers.split(self._check_total(total, self.width))[1][-1])
 
-    def _parts(self, total: Integers) -> Iterator[tuple[Entry, NDArray[Any]]]:
+    def _parts(self, total: Integers) -> Iterator[tuple[TensorEntry, NDArray[Any]]]:
         reals, integers = self.numbers.split(total)
         ends = {True: 0, False: 0}
         for entry in self.layout.entries:
@@ -443,10 +443,10 @@ class RoundedEncoding(_TensorEncoding):
             ends[entry.is_float] = start + entry.size
             yield entry, (reals if entry.is_float else integers)[start : start + entry.size]
 
-    def _mean(self, entry: Entry, total: NDArray[Any], weight: int) -> Floats:  # noqa: ARG002  # units are in the sum
+    def _mean(self, entry: TensorEntry, total: NDArray[Any], weight: int) -> Floats:  # noqa: ARG002  # units are in the sum
         return np.asarray(total / self._weight(weight))
 
-    def _error(self, entry: Entry, magnitude: float, clients: int, weight: int) -> float:
+    def _error(self, entry: TensorEntry, magnitude: float, clients: int, weight: int) -> float:
         if not entry.is_float:
             return self._whole_error
         off = magnitude * clients / (2 * weight) if self.weighing.fraction_bits else 0.0
@@ -457,7 +457,7 @@ class RoundedEncoding(_TensorEncoding):
         return units * 2.0**-self.weighing.fraction_bits
 
 
-def _check_within(entry: Entry, total: NDArray[Any], most: int) -> None:
+def _check_within(entry: TensorEntry, total: NDArray[Any], most: int) -> None:
     if total.size and max(int(total.max()), -int(total.min())) > most:
         raise ProtocolError(
             f"mean under {entry.name!r} must lie within the bound of the numbers; it does not, so that a client "
@@ -479,12 +479,12 @@ def positive(weight: int) -> int:
     return weight
 
 
-def named(entry: Entry) -> str:
+def field_name(entry: TensorEntry) -> str:
     """What a tensor's numbers are called in messages."""
     return f"numbers under {entry.name!r}"
 
 
-def _mean_of_integers(total: Integers, weight: int, entry: Entry, rule: IntegerRule) -> Integers:
+def _mean_of_integers(total: Integers, weight: int, entry: TensorEntry, rule: IntegerRule) -> Integers:
     """The mean of an integer tensor from its weighted sum.
 
     Args:
@@ -516,21 +516,21 @@ def _cast_error(dtype: str, magnitude: float) -> float:
     return magnitude * (2.0 ** -FLOATS[dtype] + twice + _FLOAT64) + 2.0 ** max(SMALLEST[dtype] - 1, -1074)
 
 
-def _quantizer(entry: Entry, bounds: Mapping[str, float], room: int, asked: int | None) -> FixedPoint:
+def _quantizer(entry: TensorEntry, bounds: Mapping[str, float], room: int, asked: int | None) -> FixedPoint:
     bound = bounds.get(entry.name, math.nan)
     if not (math.isfinite(bound) and bound > 0):
         raise InputError(f"bound of {entry.name!r} must be a positive number; found {bound}")
     if asked is None:
-        return FixedPoint(None, bound, most_fraction_bits(bound, room), what=named(entry), remedy=_REMEDY)
+        return FixedPoint(None, bound, most_fraction_bits(bound, room), what=field_name(entry), remedy=_REMEDY)
     if asked + math.frexp(bound)[1] > 64 or units_of(bound, asked) > room:
         raise FieldRangeError(
             f"bound * 2^fraction_bits must stay within {room:,} for {entry.name!r}, which is what clients and weights "
             f"leave of the scheme's limit; found {bound:g} * 2^{asked}"
         )
-    return FixedPoint(None, bound, asked, what=named(entry), remedy=_REMEDY)
+    return FixedPoint(None, bound, asked, what=field_name(entry), remedy=_REMEDY)
 
 
-def _checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integers:
+def _checked_integers(entry: TensorEntry, values: NDArray[Any], bound: int) -> Integers:
     """Integers of a tensor as int64.
 
     Raises:
@@ -544,17 +544,17 @@ def _checked_integers(entry: Entry, values: NDArray[Any], bound: int) -> Integer
     return values.astype(np.int64)
 
 
-def bound_for(entry: Entry, bound: float) -> float:
+def bound_for(entry: TensorEntry, bound: float) -> float:
     """A bound for a tensor, or that of its type where that is smaller."""
     return min(bound, math.ldexp(1.0, min(LARGEST[entry.dtype], 1023)))
 
 
-def brought(
-    layout: Layout,
+def weigh_tensors(
+    layout: TensorLayout,
     mapping: Tree,
     weighing: Weighing,
     weight: float,
-    kept: KeptErrors | None = None,
+    rounding_errors: RoundingErrors | None = None,
     largest: float | None = None,
     *,
     clip: bool = False,
@@ -565,23 +565,25 @@ def brought(
         InputError: another layout, NaN or infinity (names the key), or no such weight.
         FieldRangeError: a number beyond a bound that was given (names the key and the bound, not the number).
     """
-    arrays, found, at = layout.arrays(mapping), dict[str, Floats](), 0
+    arrays, result, offset = layout.arrays(mapping), dict[str, Floats](), 0
     weighing.units(number_of(weight, "weight"))
-    added = np.zeros(0) if kept is None else kept.added(layout)
+    added = np.zeros(0) if rounding_errors is None else rounding_errors.errors_for(layout)
     for entry in layout.floats:
-        reals = _clipped(entry, reals_of(arrays[entry.name]), largest, clip=clip) * float(weight)
-        if kept is not None:
-            reals = reals + added[at : at + entry.size]
-            at += entry.size
-        found[entry.name] = reals
-    return found
+        reals = _clip(entry, reals_of(arrays[entry.name]), largest, clip=clip) * float(weight)
+        if rounding_errors is not None:
+            reals = reals + added[offset : offset + entry.size]
+            offset += entry.size
+        result[entry.name] = reals
+    return result
 
 
-def _clipped(entry: Entry, reals: Floats, largest: float | None, *, clip: bool) -> Floats:
+def _clip(entry: TensorEntry, reals: Floats, largest: float | None, *, clip: bool) -> Floats:
     """Raises unless numbers are within a bound, or are clipped to it."""
-    found = check_finite(reals, named(entry), _REMEDY)
-    if largest is None or found <= largest:
+    checked = check_finite(reals, field_name(entry), _REMEDY)
+    if largest is None or checked <= largest:
         return reals
     if not clip:
-        raise FieldRangeError(f"{named(entry)} must not exceed the bound {largest:g}; at least one does: {_REMEDY}")
+        raise FieldRangeError(
+            f"{field_name(entry)} must not exceed the bound {largest:g}; at least one does: {_REMEDY}"
+        )
     return np.asarray(reals.clip(-largest, largest))

@@ -58,8 +58,8 @@ def _kind_of(value: object, name: str) -> Kind:
         return Kind.TORCH
     if isinstance(value, np.ndarray | np.generic) and not isinstance(value, np.ma.MaskedArray):
         return Kind.NUMPY
-    found = f"{type(value).__name__} under {name!r}: {_array_remedy(value)}"
-    raise InputError(f"values must be torch tensors or numpy arrays; found {found}")
+    result = f"{type(value).__name__} under {name!r}: {_array_remedy(value)}"
+    raise InputError(f"values must be torch tensors or numpy arrays; found {result}")
 
 
 def _is_plain(value: torch.Tensor) -> bool:
@@ -103,12 +103,12 @@ def _dtype_of(value: Array, name: str) -> str:
     Raises:
         InputError: another type, complex among them.
     """
-    found = _name_of(value.dtype)
-    if found not in DTYPES:
+    result = _name_of(value.dtype)
+    if result not in DTYPES:
         convert = "float()" if isinstance(value, torch.Tensor) else "astype('float64')"
-        remedy = "real and its imag as two arrays" if found.startswith("complex") else f"{convert}, or leave it out"
-        raise InputError(f"dtype of {name!r} must be one of {', '.join(DTYPES)}; found {found}: give its {remedy}")
-    return found
+        remedy = "real and its imag as two arrays" if result.startswith("complex") else f"{convert}, or leave it out"
+        raise InputError(f"dtype of {name!r} must be one of {', '.join(DTYPES)}; found {result}: give its {remedy}")
+    return result
 
 
 @cache
@@ -156,7 +156,7 @@ Tree = Mapping[str, Any] | Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TensorEntry:
     """One tensor of a mapping.
 
     Attributes:
@@ -186,7 +186,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class TensorLayout:
     """The names, shapes and types of a mapping of arrays; equal for mappings that can be averaged.
 
     Attributes:
@@ -197,11 +197,11 @@ class Layout:
         floats: the tensors that hold floats.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[TensorEntry, ...]
     order: tuple[str, ...] = field(compare=False)
     frame: Tree = field(compare=False, repr=False)
     size: int = field(init=False, compare=False, repr=False)
-    floats: tuple[Entry, ...] = field(init=False, compare=False, repr=False)
+    floats: tuple[TensorEntry, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", sum(entry.size for entry in self.entries))
@@ -211,7 +211,7 @@ class Layout:
         return hash(tuple(entry.name for entry in self.entries))  # looked up many times a round
 
     @classmethod
-    def of(cls, mapping: Tree) -> Layout:
+    def of(cls, mapping: Tree) -> TensorLayout:
         """The layout of torch tensors or numpy arrays in mappings, lists and tuples, nested or not.
 
         None stands for nothing: it is in the mean where the first mapping has it.
@@ -222,7 +222,7 @@ class Layout:
         """
         return _layout([_entry(path, value) for path, value in _walk(mapping, ())], _frame(mapping, ()))
 
-    def places(self) -> Iterator[tuple[Entry, slice]]:
+    def places(self) -> Iterator[tuple[TensorEntry, slice]]:
         """Each tensor, and where it stands in a vector."""
         start = 0
         for entry in self.entries:
@@ -246,14 +246,14 @@ class Layout:
         if len(members) == len(by_path) and all(_is_like(by_path.get(path), value) for path, value in members):
             return
         entries = _ascending([_entry(path, value) for path, value in members])
-        found, wanted = {e.name: e for e in entries}, {e.name: e for e in self.entries}
-        for name in [*wanted, *found]:
-            if name not in found:
+        result, wanted = {e.name: e for e in entries}, {e.name: e for e in self.entries}
+        for name in [*wanted, *result]:
+            if name not in result:
                 raise InputError(f"{who} must have the keys of the others; {name!r} is missing")
             if name not in wanted:
                 raise InputError(f"{who} must have the keys of the others; {name!r} is none of them")
             for what in ("shape", "dtype"):
-                mine, theirs = getattr(found[name], what), getattr(wanted[name], what)
+                mine, theirs = getattr(result[name], what), getattr(wanted[name], what)
                 if mine != theirs:
                     raise InputError(f"{what} of {name!r} must be {theirs} as the others have it; {who} has {mine}")
 
@@ -279,19 +279,19 @@ class Layout:
         if vector.shape != (self.size,):
             raise InputError(f"vector must be float64 [{self.size}]; found {vector.dtype} {list(vector.shape)}")
         parts = {e.name: vector[place] if e.is_float else np.rint(vector[place]) for e, place in self.places()}
-        return self.built(parts)
+        return self.build(parts)
 
-    def built(self, parts: Mapping[str, NDArray[Any]]) -> Any:
+    def build(self, parts: Mapping[str, NDArray[Any]]) -> Any:
         """The mapping with these numbers, by tensor, each [size]; nested and ordered as the first mapping was."""
         arrays = {e.name: _array_from(parts[e.name], e.shape, e.dtype, e.kind, e.device) for e in self.entries}
-        return _filled(self.frame, arrays)
+        return _fill(self.frame, arrays)
 
-    def packed(self, mapping: Tree) -> dict[str, NDArray[Any]]:
-        """The bare numbers of a mapping of this layout, by name, for `unpacked`: arrays of types that travel."""
+    def pack(self, mapping: Tree) -> dict[str, NDArray[Any]]:
+        """The bare numbers of a mapping of this layout, by name, for `unpack`: arrays of types that travel."""
         arrays = self.arrays(mapping)
         return {entry.name: entries_of(arrays[entry.name]).astype(_bare_type(entry)) for entry in self.entries}
 
-    def unpacked(self, parts: Mapping[str, NDArray[Any]]) -> Any:
+    def unpack(self, parts: Mapping[str, NDArray[Any]]) -> Any:
         """The mapping whose numbers were packed, on the CPU.
 
         Raises:
@@ -300,7 +300,7 @@ class Layout:
         wanted = {entry.name: (_bare_type(entry), (entry.size,)) for entry in self.entries}
         if {name: (part.dtype, part.shape) for name, part in parts.items()} != wanted:
             raise MalformedMessageError("numbers must have the names, types and sizes of their layout; they have not")
-        return self.built(parts)
+        return self.build(parts)
 
     def to_bytes(self) -> bytes:
         """As JSON, for `from_bytes`; devices are left out, and lists are mappings there."""
@@ -309,7 +309,7 @@ class Layout:
         return json.dumps(rows, separators=(",", ":")).encode()
 
     @classmethod
-    def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Layout:
+    def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> TensorLayout:
         """The layout that was written, on the CPU.
 
         Args:
@@ -340,11 +340,11 @@ class Arrays(dict[str, Array]):
     """The arrays of a mapping, by name, which stay as they are: what is found of one is kept.
 
     Args:
-        layout: that they have, as `Layout.arrays` has checked.
+        layout: that they have, as `TensorLayout.arrays` has checked.
         arrays: by name.
     """
 
-    def __init__(self, layout: Layout, arrays: Mapping[str, Array]) -> None:
+    def __init__(self, layout: TensorLayout, arrays: Mapping[str, Array]) -> None:
         super().__init__(arrays)
         self.layout = layout
         self._entries: dict[str, NDArray[Any]] = {}
@@ -363,12 +363,12 @@ class Arrays(dict[str, Array]):
         return self._largest[name]
 
 
-def _layout(entries: list[Entry], frame: Tree | None = None) -> Layout:
+def _layout(entries: list[TensorEntry], frame: Tree | None = None) -> TensorLayout:
     names = tuple(entry.name for entry in entries)
-    return Layout(_ascending(entries), names, _nested(entries) if frame is None else frame)
+    return TensorLayout(_ascending(entries), names, _nest(entries) if frame is None else frame)
 
 
-def _ascending(entries: list[Entry]) -> tuple[Entry, ...]:
+def _ascending(entries: list[TensorEntry]) -> tuple[TensorEntry, ...]:
     """Entries by name, if they can be told apart by it."""
     if not entries:
         raise InputError("mapping must hold at least one array; found none")
@@ -402,8 +402,8 @@ def _members(tree: object) -> Iterator[tuple[str, Any]]:
         yield from ((str(place), value) for place, value in enumerate(tree))
         return
     if not isinstance(tree, Mapping):
-        found = f"{type(tree).__name__}{_mapping_remedy(tree)}"
-        raise InputError(f"mapping must be from names to arrays, or a list of arrays; found {found}")
+        result = f"{type(tree).__name__}{_mapping_remedy(tree)}"
+        raise InputError(f"mapping must be from names to arrays, or a list of arrays; found {result}")
     for key, value in tree.items():
         if not isinstance(key, str):
             raise InputError(f"keys must be text; found {key!r}: give {{str(key): array for key, array in ...}}")
@@ -428,10 +428,10 @@ def _frame(tree: Any, path: tuple[str, ...]) -> Any:
     return _alike(tree, {key: _frame(value, (*path, key)) for key, value in _members(tree)})
 
 
-def _filled(frame: Any, arrays: Mapping[str, Array]) -> Any:
+def _fill(frame: Any, arrays: Mapping[str, Array]) -> Any:
     if frame is None or isinstance(frame, str):
         return None if frame is None else arrays[frame]
-    return _alike(frame, {key: _filled(value, arrays) for key, value in _members(frame)})
+    return _alike(frame, {key: _fill(value, arrays) for key, value in _members(frame)})
 
 
 def _alike(tree: Any, members: dict[str, Any]) -> Any:
@@ -443,7 +443,7 @@ def _alike(tree: Any, members: dict[str, Any]) -> Any:
     return tree._make(members.values()) if hasattr(tree, "_make") else tuple(members.values())
 
 
-def _nested(entries: list[Entry]) -> dict[str, Any]:
+def _nest(entries: list[TensorEntry]) -> dict[str, Any]:
     """Mappings in mappings, as entries' paths have them, with names in place of arrays."""
     frame: dict[str, Any] = {}
     for entry in entries:
@@ -454,14 +454,14 @@ def _nested(entries: list[Entry]) -> dict[str, Any]:
     return frame
 
 
-def _entry(path: tuple[str, ...], value: Array) -> Entry:
+def _entry(path: tuple[str, ...], value: Array) -> TensorEntry:
     name = ".".join(path)
     kind, dtype = _kind_of(value, name), _dtype_of(value, name)
     device = str(value.device) if kind is Kind.TORCH else "cpu"
-    return Entry(path, tuple(value.shape), dtype, kind, device)
+    return TensorEntry(path, tuple(value.shape), dtype, kind, device)
 
 
-def _is_like(entry: Entry | None, value: Array) -> bool:
+def _is_like(entry: TensorEntry | None, value: Array) -> bool:
     """Whether a value has the shape and type of an entry.
 
     Raises:
@@ -473,7 +473,7 @@ def _is_like(entry: Entry | None, value: Array) -> bool:
     return _dtype_of(value, entry.name) == entry.dtype and tuple(value.shape) == entry.shape
 
 
-def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind: object) -> Entry:
+def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind: object) -> TensorEntry:
     if not (isinstance(path, list) and path and all(isinstance(key, str) for key in path)):
         raise MalformedMessageError("paths must be lists of keys; one is not")
     limits.check_path(path)
@@ -481,8 +481,8 @@ def _read_entry(limits: Limits, path: object, shape: object, dtype: object, kind
         raise MalformedMessageError("shapes must be lists of lengths; one is not")
     if dtype not in DTYPES or kind not in tuple(Kind) or (dtype == "bfloat16" and kind == Kind.NUMPY):
         raise MalformedMessageError("types must be known; one is not")
-    return Entry(tuple(path), tuple(shape), str(dtype), Kind(str(kind)))
+    return TensorEntry(tuple(path), tuple(shape), str(dtype), Kind(str(kind)))
 
 
-def _bare_type(entry: Entry) -> np.dtype[Any]:
+def _bare_type(entry: TensorEntry) -> np.dtype[Any]:
     return np.dtype(np.float64 if entry.is_float else entry.dtype)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.aggregation.arguments import integer_of, number_of
-from fgl_secure.aggregation.encoding import named
-from fgl_secure.aggregation.layout import Layout, Tree
+from fgl_secure.aggregation.encoding import field_name
+from fgl_secure.aggregation.layout import TensorLayout, Tree
 from fgl_secure.algebra.checks import check_finite
 from fgl_secure.coins import Coins
 from fgl_secure.dp import (
@@ -139,10 +139,10 @@ class DistributedNoise:
             raise InputError(f"colluding must be below the threshold {threshold}; found {self.colluding}")
         norm, bits = self.clip, -1
         while True:
-            found = Perturbation.calibrated(self.target, clip=norm, width=width, honest=honest, family=self.kind.family)
-            if found.fraction_bits == bits:
-                return found
-            bits = found.fraction_bits
+            result = Perturbation.calibrate(self.target, clip=norm, width=width, honest=honest, family=self.kind.family)
+            if result.fraction_bits == bits:
+                return result
+            bits = result.fraction_bits
             norm = rounded_norm(self.clip, width, bits) * 2.0**-bits
 
 
@@ -157,7 +157,7 @@ class NoisyEncoding:
         coins: of the client, for its noise; None where vectors are only decoded.
     """
 
-    layout: Layout
+    layout: TensorLayout
     noise: DistributedNoise
     perturbation: Perturbation
     coins: Coins | None = None
@@ -207,7 +207,7 @@ class NoisyEncoding:
             raise InputError("coins must be given where noise is added; found none")
         reals = self.layout.flatten(mapping)
         for entry, place in self.layout.places():
-            check_finite(reals[place], named(entry))
+            check_finite(reals[place], field_name(entry))
         chosen = self.perturbation
         units = rounded_at_random(reals, self.noise.clip, chosen.grid_clip, chosen.fraction_bits, self.coins)
         noise = chosen.noise.sample(self.coins, units.shape)
@@ -235,7 +235,7 @@ def perturbation_for(noise: DistributedNoise, width: int, threshold: int) -> Per
     return noise.perturbation(width, threshold)
 
 
-class Ledger:
+class EpsilonLedger:
     """Counts each round once, for the server and one client in this process.
 
     Two clients of a round that have the same data shift its sum twice as far as the noise was made for. So a second
@@ -256,7 +256,7 @@ class Ledger:
     @property
     def rounds(self) -> int:
         """Rounds counted, those of a life before included."""
-        return self._earlier if self._budget is None else self._budget.spent
+        return self._earlier if self._budget is None else self._budget.spent_releases
 
     @property
     def epsilon(self) -> float | None:
@@ -273,7 +273,7 @@ class Ledger:
             raise InputError(f"rounds must be resumed once, before the first, and be at least 0; found {rounds}")
         self._earlier = rounds
 
-    def spend(self, layout: Layout, session: bytes, number: int, client: int | None = None) -> None:
+    def spend(self, layout: TensorLayout, session: bytes, number: int, client: int | None = None) -> None:
         """Counts a round under privacy that is about to be made.
 
         Args:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.layout import Entry, Layout, Tree
+from fgl_secure.aggregation.layout import TensorEntry, TensorLayout, Tree
 from fgl_secure.aggregation.rules import Code, Rules
-from fgl_secure.aggregation.sums import Opening, Purpose, only_opened, withheld_entries
-from fgl_secure.crypto.streams import Ring
+from fgl_secure.aggregation.sums import Opening, SumKind, only_opened, withheld_entries
+from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError, PrecisionWarning, ProtocolError
 from fgl_secure.runtime import Channel, MessageBatch, Recording, Role, Traffic, Transcript
 from fgl_secure.typing import Integers
@@ -56,10 +56,10 @@ def warn_of_lost_updates(
     count = rules.clients if mean is None else len(clients)
     errors = _rounding_errors(rules, code, count, weight)
     doubtful = code.layout.floats if mean is None else _doubtful(rules, code, mean, errors, count)
-    found = {client: _sizes(code, mappings[client], doubtful) for client in clients} if doubtful else {}
-    for entry in sorted(doubtful, key=lambda each: -code.bounds[each.name]):
-        sizes = {client: largest[entry.name] for client, largest in found.items()}
-        lost = _lost(rules, code, entry, sizes, errors[entry.name])
+    result = {client: _sizes(code, mappings[client], doubtful) for client in clients} if doubtful else {}
+    for entry in sorted(doubtful, key=lambda item: -code.bounds[item.name]):
+        sizes = {client: largest[entry.name] for client, largest in result.items()}
+        lost = _imprecise_clients(rules, code, entry, sizes, errors[entry.name])
         if lost:
             warnings.warn(_loss(rules, code, entry, sizes, lost), PrecisionWarning, stacklevel=4)
             return
@@ -91,7 +91,7 @@ def _warn_of_lost_mean(rules: Rules, code: Code, mean: Tree, clients: int, weigh
     if 2 * sum(entry.size for entry in lost) > sum(entry.size for entry in floats):
         name = max(lost, key=lambda entry: entry.size).name
         warnings.warn(
-            f"{_sized(rules, code, name)}, and the means of {len(lost)} of {len(floats)} tensors are smaller: "
+            f"{_describe_range(rules, code, name)}, and the means of {len(lost)} of {len(floats)} tensors are smaller: "
             f"{_remedy(rules)}",
             PrecisionWarning,
             stacklevel=3,
@@ -107,7 +107,9 @@ def _rounding_errors(rules: Rules, code: Code, clients: int, weight: float) -> d
     return {entry.name: share * code.units[entry.name] for entry in code.layout.floats}
 
 
-def _doubtful(rules: Rules, code: Code, mean: Tree, errors: Mapping[str, float], clients: int) -> tuple[Entry, ...]:
+def _doubtful(
+    rules: Rules, code: Code, mean: Tree, errors: Mapping[str, float], clients: int
+) -> tuple[TensorEntry, ...]:
     """Return the tensors that may be lost, so that updates are read again only for these.
 
     Where all numbers are below the error the mean is 0, or at a precision below twice the bound of its error.
@@ -121,11 +123,13 @@ def _doubtful(rules: Rules, code: Code, mean: Tree, errors: Mapping[str, float],
     )
 
 
-def _is_coarse(code: Code, entry: Entry) -> bool:
+def _is_coarse(code: Code, entry: TensorEntry) -> bool:
     return code.units[entry.name] > 2.0**-_FINE_BITS
 
 
-def _lost(rules: Rules, code: Code, entry: Entry, sizes: Mapping[int, float], error: float) -> list[int]:
+def _imprecise_clients(
+    rules: Rules, code: Code, entry: TensorEntry, sizes: Mapping[int, float], error: float
+) -> list[int]:
     """Return the clients whose numbers of a tensor, which are not all 0, keep too few bits or none."""
     there = {client: size for client, size in sizes.items() if size > 0}
     if rules.scheme.precision is None and _is_coarse(code, entry):
@@ -133,13 +137,13 @@ def _lost(rules: Rules, code: Code, entry: Entry, sizes: Mapping[int, float], er
     return list(there) if max(there.values(), default=math.inf) < error else []
 
 
-def _sizes(code: Code, mapping: Tree, entries: Sequence[Entry]) -> dict[str, float]:
+def _sizes(code: Code, mapping: Tree, entries: Sequence[TensorEntry]) -> dict[str, float]:
     """Return the largest magnitude of some tensors of a client, by name."""
     held = code.layout.arrays(mapping)
     return {entry.name: held.largest(entry.name) for entry in entries}
 
 
-def _sized(rules: Rules, code: Code, name: str) -> str:
+def _describe_range(rules: Rules, code: Code, name: str) -> str:
     """Return how large a tensor's range and unit are, in words."""
     kept = f"{_LEAST_BITS} bits" if rules.scheme.precision is None else "a bit in the mean"
     range_bits, unit_bits = (math.log2(size[name]) for size in (code.bounds, code.units))
@@ -149,11 +153,11 @@ def _sized(rules: Rules, code: Code, name: str) -> str:
     )
 
 
-def _loss(rules: Rules, code: Code, entry: Entry, sizes: Mapping[int, float], lost: list[int]) -> str:
+def _loss(rules: Rules, code: Code, entry: TensorEntry, sizes: Mapping[int, float], lost: list[int]) -> str:
     largest = max(sizes, key=lambda client: sizes[client])
     whose = f"the largest, of client {largest}, reach 2^{math.ceil(math.log2(sizes[largest]))}: leave that client out, "
     return (
-        f"{_sized(rules, code, entry.name)}, and those of {len(lost)} of {len(sizes)} clients here are smaller; "
+        f"{_describe_range(rules, code, entry.name)}, and those of {len(lost)} of {len(sizes)} clients here are smaller; "
         f"{whose if rules.bound is None and largest not in lost else ''}{_remedy(rules)}"
     )
 
@@ -172,12 +176,12 @@ KEPT_BYTES = 2**28
 """Messages' contents are kept where the clients' vectors together have at most so many bytes; else sizes alone."""
 
 
-def is_kept(rules: Rules, layout: Layout) -> bool:
+def is_kept(rules: Rules, layout: TensorLayout) -> bool:
     """Whether contents of a round's messages are kept."""
     return 8 * rules.clients * (layout.size + 1) <= KEPT_BYTES
 
 
-def recording_for(rules: Rules, layout: Layout) -> Recording:
+def recording_for(rules: Rules, layout: TensorLayout) -> Recording:
     """What is kept of a round."""
     return Recording.everything() if is_kept(rules, layout) else Recording()
 
@@ -211,13 +215,13 @@ class RoundRecord:
     """
 
     scheme: str
-    ring: Ring | None
+    ring: ModularRing | None
     number: int
     clients: int
     threshold: int
     included: tuple[int, ...]
     dropped: tuple[int, ...]
-    layout: Layout
+    layout: TensorLayout
     total_weight: float
     bounds: Mapping[str, float]
     units: Mapping[str, float]
@@ -239,11 +243,11 @@ class RoundRecord:
         return self.transcript.traffic()
 
     @property
-    def purposes(self) -> frozenset[Purpose]:
+    def purposes(self) -> frozenset[SumKind]:
         """What sums there were."""
-        return frozenset(Purpose(batch.step.part) for batch in self.transcript.messages)
+        return frozenset(SumKind(batch.step.part) for batch in self.transcript.messages)
 
-    def arrived(self, client: int) -> NDArray[np.int64]:
+    def received_words(self, client: int) -> NDArray[np.int64]:
         """The largest message of a client to the server in the sum of the values, as words of 8 bytes.
 
         A masked vector has a word for each element.
@@ -252,18 +256,18 @@ class RoundRecord:
             InputError: contents were not kept.
         """
         party = int(self.transcript.parties.ids(Role.SILO)[client])
-        of = next(purpose for purpose in (Purpose.VALUES, Purpose.WATCHED) if purpose in self.purposes)
-        found = [value for batch in self.transcript.messages for value in _sent(batch, party, of)]
-        if not found:
+        of = next(purpose for purpose in (SumKind.VALUES, SumKind.WATCHED) if purpose in self.purposes)
+        result = [value for batch in self.transcript.messages for value in _sent_fields(batch, party, of)]
+        if not result:
             raise InputError(f"contents of messages must be kept, and are up to {KEPT_BYTES:,} bytes; these were not")
-        largest = max(found, key=lambda value: value.nbytes)
+        largest = max(result, key=lambda value: value.nbytes)
         if self.ring is None or not self.ring.packed:
             return _words(largest)
-        masked = [each for each in found if each.shape == (self.ring.entries(self.width),)]
+        masked = [item for item in result if item.shape == (self.ring.entries(self.width),)]
         return self.ring.read(masked[0], self.width) if masked else _words(largest)
 
 
-def _sent(batch: MessageBatch, party: int, purpose: Purpose) -> list[NDArray[Any]]:
+def _sent_fields(batch: MessageBatch, party: int, purpose: SumKind) -> list[NDArray[Any]]:
     """Fields of what a party sends in a sum."""
     rows = np.flatnonzero(batch.senders == party)
     if batch.fields is None or batch.step.part != purpose or not len(rows):
@@ -278,7 +282,7 @@ def _words(value: NDArray[Any]) -> NDArray[np.int64]:
     return np.frombuffer(data, dtype="<i8", count=len(data) // 8).astype(np.int64)
 
 
-class Outcome:
+class RoundOutcome:
     """The sum of a round, and what follows from it.
 
     Args:

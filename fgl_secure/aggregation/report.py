@@ -43,7 +43,7 @@ class LabelTest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class RulerReading:
     """What one ruler measures on what the server has of the included clients.
 
     Attributes:
@@ -60,7 +60,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Comparison:
+class RoundComparison:
     """Before and after.
 
     Attributes:
@@ -74,13 +74,13 @@ class Comparison:
 
     clients: tuple[int, ...]
     entries: int
-    clear: Reading
-    arrived: Reading
+    clear: RulerReading
+    arrived: RulerReading
     chance: float
     label_chance: float | None
 
 
-def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | None = None) -> Comparison:
+def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | None = None) -> RoundComparison:
     """Measures a round.
 
     Args:
@@ -99,7 +99,7 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
     if labels is not None:
         check_kind(labels, LabelTest, "labels")
     clients = record.included
-    arrived = [seen(record, client) for client in clients]
+    arrived = [observed_update(record, client) for client in clients]
     entries = min(record.layout.size, *(len(row) for row in arrived))
     clear = np.stack([record.layout.flatten(updates[client])[:entries] for client in clients])
     if not np.isfinite(clear).all():
@@ -107,7 +107,7 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
     apart = clear - clear.mean(axis=0)
     aims = None if labels is None else _Aims.of(record, labels, entries)
     rows = np.stack([row[:entries] for row in arrived])
-    return Comparison(
+    return RoundComparison(
         clients,
         entries,
         _reading(clear, _correlations(apart, apart), aims),
@@ -117,24 +117,24 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
     )
 
 
-def seen(record: RoundRecord, client: int) -> Floats:
+def observed_update(record: RoundRecord, client: int) -> Floats:
     """The numbers in what arrived of a client, in the updates' unit as far as the server can tell.
 
     Words are read as elements of the ring, those of the upper half as negative, and multiplied by their tensor's unit,
     as the server decodes a sum. In the clear these are the client's numbers times its weight. At a precision the
     integers, which are in digits, are left at 0.
     """
-    words = record.arrived(client)
+    words = record.received_words(client)
     if record.ring is not None:
         words = np.where(words > record.ring.modulus // 2, words - record.ring.modulus, words)
-    found, at, rounded = np.zeros(record.layout.size), 0, record.ring is not None and record.ring.packed
+    result, offset, rounded = np.zeros(record.layout.size), 0, record.ring is not None and record.ring.packed
     for entry, place in record.layout.places():
         if rounded and not entry.is_float:
             continue
-        own = words[at : at + entry.size]
-        found[place][: len(own)] = own * record.units.get(entry.name, 1.0)
-        at += entry.size
-    return found if rounded else found[: len(words)]
+        own = words[offset : offset + entry.size]
+        result[place][: len(own)] = own * record.units.get(entry.name, 1.0)
+        offset += entry.size
+    return result if rounded else result[: len(words)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -148,38 +148,38 @@ class _Aims:
 
     @classmethod
     def of(cls, record: RoundRecord, test: LabelTest, entries: int) -> _Aims:
-        found = next((place for entry, place in record.layout.places() if entry.name == test.bias), None)
-        if found is None or found.stop > entries:
+        result = next((place for entry, place in record.layout.places() if entry.name == test.bias), None)
+        if result is None or result.stop > entries:
             raise InputError(
                 f"bias must be a tensor among the first {entries:,} entries by name, which are kept of what arrives; "
                 f"found {test.bias!r}"
             )
-        labels, classes = list_of(test.labels, "labels"), found.stop - found.start
+        labels, classes = list_of(test.labels, "labels"), result.stop - result.start
         if len(labels) != record.clients:
             raise InputError(f"labels must be given for each of {record.clients} clients; found {len(labels)}")
-        counts = np.stack([_counted(labels[client], classes) for client in record.included])
+        counts = np.stack([_count_labels(labels[client], classes) for client in record.included])
         frequent = counts.argmax(axis=1)
         chance = float(np.bincount(frequent).max() / len(frequent))
-        return cls(found, record.layout.flatten(test.reference)[found], frequent, chance)
+        return cls(result, record.layout.flatten(test.reference)[result], frequent, chance)
 
     def read(self, rows: Floats) -> float:
         """Share of the clients whose most frequent label is that of the bias that grew most."""
         return float(((rows[:, self.place] - self.before).argmax(axis=1) == self.frequent).mean())
 
 
-def _counted(labels: Any, classes: int) -> Integers:
+def _count_labels(labels: Any, classes: int) -> Integers:
     """Return how many of one client's labels are of each class: int64 [classes]."""
-    found = np.asarray(labels)
-    if found.ndim != 1 or not (found.dtype.kind in "iu" or not found.size):
-        raise InputError(f"labels of a client must be integers [k]; found {found.dtype} {list(found.shape)}")
-    if found.size and not 0 <= int(found.min()) <= int(found.max()) < classes:
+    result = np.asarray(labels)
+    if result.ndim != 1 or not (result.dtype.kind in "iu" or not result.size):
+        raise InputError(f"labels of a client must be integers [k]; found {result.dtype} {list(result.shape)}")
+    if result.size and not 0 <= int(result.min()) <= int(result.max()) < classes:
         raise InputError(f"labels must lie in 0..{classes - 1}, the entries of the bias; at least one does not")
-    return np.bincount(found.astype(np.int64), minlength=classes).astype(np.int64)
+    return np.bincount(result.astype(np.int64), minlength=classes).astype(np.int64)
 
 
-def _reading(rows: Floats, matches: Floats, aims: _Aims | None) -> Reading:
+def _reading(rows: Floats, matches: Floats, aims: _Aims | None) -> RulerReading:
     recognised = float((matches.argmax(axis=1) == np.arange(len(matches))).mean())
-    return Reading(rows, matches, recognised, None if aims is None else aims.read(rows))
+    return RulerReading(rows, matches, recognised, None if aims is None else aims.read(rows))
 
 
 def _correlations(rows: Floats, updates: Floats) -> Floats:
@@ -207,7 +207,7 @@ def write_report(
     claim: Claim,
     labels: LabelTest | None = None,
     spent: str = "",
-) -> Comparison:
+) -> RoundComparison:
     """Writes the page: one file, no script, nothing from elsewhere.
 
     Args:
@@ -228,19 +228,19 @@ def write_report(
 
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"path must be text or a pathlib.Path; found {type(path).__name__}")
-    found = compare(record, updates, labels)
+    result = compare(record, updates, labels)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters.update(number=_number, percent=_percent, bytes=_bytes)
     template = (files(__package__) / "report.html.j2").read_text(encoding="utf-8")
     page = environment.from_string(template).render(
         record=record,
-        found=found,
+        found=result,
         claim=claim,
         spent=spent,
-        pictures=[("In the clear", _cells(found.clear)), (f"Under {record.scheme}", _cells(found.arrived))],
-        shown=min(_MOST_SHOWN, len(found.clients)),
-        first=[_first(found.clear), _first(found.arrived)],
-        example=found.clients[0],
+        pictures=[("In the clear", _cells(result.clear)), (f"Under {record.scheme}", _cells(result.arrived))],
+        shown=min(_MOST_SHOWN, len(result.clients)),
+        first=[_first(result.clear), _first(result.arrived)],
+        example=result.clients[0],
         tensors=_tensors(record)[:_MOST_TENSORS],
         more=max(0, len(record.layout.entries) - _MOST_TENSORS),
         withheld=sum(int(closed.sum()) for closed in record.withheld.values()),
@@ -250,15 +250,15 @@ def write_report(
         Path(path).write_text(page, encoding="utf-8")
     except OSError as error:
         raise InputError(f"path must be of a file that can be written to; found {path} ({error})") from error
-    return found
+    return result
 
 
-def _first(reading: Reading) -> dict[str, Any]:
+def _first(reading: RulerReading) -> dict[str, Any]:
     row = reading.rows[0]
     return {"entries": row[:_SHOWN].tolist(), "mean": float(row.mean()), "deviation": float(row.std())}
 
 
-def _cells(reading: Reading) -> list[tuple[int, int, float, str]]:
+def _cells(reading: RulerReading) -> list[tuple[int, int, float, str]]:
     shown = reading.matches[:_MOST_SHOWN, :_MOST_SHOWN]
     return [
         (column, row, float(value), f"hsl(215, 75%, {96 - 62 * min(1.0, abs(float(value))):.0f}%)")

@@ -10,22 +10,29 @@ from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from fgl_secure.aggregation.encoding import Encoding, IntegerRule, KeptErrors, RoundedEncoding, bound_for, brought
-from fgl_secure.aggregation.layout import Layout, Tree
+from fgl_secure.aggregation.encoding import (
+    IntegerRule,
+    RoundedEncoding,
+    RoundingErrors,
+    TensorEncoding,
+    bound_for,
+    weigh_tensors,
+)
+from fgl_secure.aggregation.layout import TensorLayout, Tree
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding, perturbation_for
 from fgl_secure.aggregation.sums import (
     HEADROOM_BITS,
     STEP,
     Opening,
-    Purpose,
     RangeLevels,
+    SumKind,
     marks_of,
     only_opened,
     opened_entries,
 )
 from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.coins import Coins
-from fgl_secure.crypto.streams import Ring
+from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.dp import Perturbation
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import Rounding, Scheme, check_range, needed_marks
@@ -51,7 +58,7 @@ _FINE_STEP = 1
 """Levels go by factors of 2 where numbers have few bits."""
 _LARGEST_SUM = 2**62
 """Of a scheme that names no limit."""
-Code = Encoding | RoundedEncoding | NoisyEncoding
+Code = TensorEncoding | RoundedEncoding | NoisyEncoding
 """How mappings are written as vectors that are added up."""
 
 
@@ -115,7 +122,7 @@ class Rules:
                 f"found None"
             )
 
-    def finds_ranges(self, layout: Layout) -> bool:
+    def finds_ranges(self, layout: TensorLayout) -> bool:
         """Whether a sum must find how large the numbers are."""
         return self.bound is None and self.privacy is None and bool(layout.floats)
 
@@ -129,30 +136,32 @@ class Rules:
         """Whether clients keep the errors that their numbers are rounded by."""
         return self.scheme.rounding is Rounding.ERROR_FEEDBACK
 
-    def first(self, opening: Opening) -> Purpose:
+    def first(self, opening: Opening) -> SumKind:
         """The first sum of a round: none of ranges where they follow from the rules, or are found and not watched."""
         layout, known = opening.layout, opening.bounds is not None
         finds = self.finds_ranges(layout) and (not known or self.watched)
         if not finds or not self.levels(opening).length:
-            return self.after(Purpose.RANGES, layout)
-        return Purpose.WATCHED if known and self.has_vetoes(layout) else Purpose.RANGES
+            return self.after(SumKind.RANGES, layout)
+        return SumKind.WATCHED if known and self.has_vetoes(layout) else SumKind.RANGES
 
-    def has_vetoes(self, layout: Layout) -> bool:
+    def has_vetoes(self, layout: TensorLayout) -> bool:
         """Whether clients whose numbers have outgrown known ranges veto the sum of the values."""
         finds = self.finds_ranges(layout) and self.watched and not self.closes_entries(layout)
         return finds and self.scheme.precision is None and self.scheme.vetoes(self._sum_of(1, 1))
 
-    def after(self, purpose: Purpose, layout: Layout) -> Purpose:
+    def after(self, purpose: SumKind, layout: TensorLayout) -> SumKind:
         """The sum that comes after that of the ranges, or of the marks, or after a mean that was vetoed."""
-        if purpose is Purpose.WATCHED:
-            return Purpose.RANGES
-        return Purpose.MARKS if purpose is Purpose.RANGES and self.closes_entries(layout) else Purpose.VALUES
+        if purpose is SumKind.WATCHED:
+            return SumKind.RANGES
+        return (
+            SumKind.CONTRIBUTOR_COUNT if purpose is SumKind.RANGES and self.closes_entries(layout) else SumKind.VALUES
+        )
 
-    def closes_entries(self, layout: Layout) -> bool:
+    def closes_entries(self, layout: TensorLayout) -> bool:
         """Whether marks say which entries are opened: not where all are, nor where there are none."""
         return self.k_min > 1 and layout.size > 0
 
-    def found(self, purpose: Purpose, opening: Opening, total: Integers) -> Opening:
+    def next_opening(self, purpose: SumKind, opening: Opening, total: Integers) -> Opening:
         """What later sums are opened with, after a sum of ranges, or of marks.
 
         Args:
@@ -163,27 +172,27 @@ class Rules:
         Raises:
             ProtocolError: no clients that follow the protocol have such a sum.
         """
-        if purpose is Purpose.RANGES:
+        if purpose is SumKind.RANGES:
             return Opening(opening.layout, self.levels(opening).bounds(total))
         least = needed_marks(self.scheme, self.clients, self.k_min)
         return replace(opening, opened=opened_entries(total, self.clients, least))
 
-    def outgrown(self, purpose: Purpose, opening: Opening, mapping: Tree) -> bool:
+    def outgrown(self, purpose: SumKind, opening: Opening, mapping: Tree) -> bool:
         """Whether a client vetoes a sum, since a number of its mapping is beyond the range that was found.
 
         Raises:
             InputError, FieldRangeError: see `RangeLevels.encode`.
         """
-        return purpose is Purpose.WATCHED and self.levels(opening).outgrown(mapping)
+        return purpose is SumKind.WATCHED and self.levels(opening).outgrown(mapping)
 
     def vector(
         self,
-        purpose: Purpose,
+        purpose: SumKind,
         opening: Opening,
         mapping: Tree,
         weight: float,
         coins: Coins,
-        kept: KeptErrors | None = None,
+        kept: RoundingErrors | None = None,
     ) -> Integers:
         """What a client adds to a sum of a round: int64 [length].
 
@@ -198,12 +207,12 @@ class Rules:
         Raises:
             InputError, FieldRangeError: a mapping or weight that cannot be written; names the key.
         """
-        if purpose is Purpose.RANGES:
+        if purpose is SumKind.RANGES:
             rounds = self.scheme.precision is not None
-            told = brought(opening.layout, mapping, self.weighing, weight, kept) if rounds else None
+            told = weigh_tensors(opening.layout, mapping, self.weighing, weight, kept) if rounds else None
             return self.levels(opening).encode(mapping, coins, told)
         written = self.code(opening, coins, kept).encode(mapping, weight)
-        return marks_of(written) if purpose is Purpose.MARKS else only_opened(written, opening.opened)
+        return marks_of(written) if purpose is SumKind.CONTRIBUTOR_COUNT else only_opened(written, opening.opened)
 
     def levels(self, opening: Opening) -> RangeLevels:
         """The levels of a sum that finds ranges, above those that are known.
@@ -220,7 +229,7 @@ class Rules:
         weight_bits = max(math.ceil(math.log2(self.weighing.bound)), 0)
         return RangeLevels(layout, self.scheme.modulus, None, _FINE_STEP, spare, weight_bits)
 
-    def code(self, opening: Opening, coins: Coins | None = None, kept: KeptErrors | None = None) -> Code:
+    def code(self, opening: Opening, coins: Coins | None = None, kept: RoundingErrors | None = None) -> Code:
         """How mappings are written.
 
         Args:
@@ -235,11 +244,11 @@ class Rules:
         layout, bounds = opening.layout, opening.bounds
         if self.privacy is not None:
             return NoisyEncoding(layout, self.privacy, self.perturbation(layout), coins)
-        found = bounds is not None
+        result = bounds is not None
         if bounds is None:
             bounds = {entry.name: bound_for(entry, self.bound or math.nan) for entry in layout.floats}
         if self.scheme.precision is not None:
-            heaviest = 1.0 if found else max(self.weighing.bound, 1.0)
+            heaviest = 1.0 if result else max(self.weighing.bound, 1.0)
             return RoundedEncoding.for_sums(
                 layout,
                 {name: bound * heaviest for name, bound in bounds.items()},
@@ -249,7 +258,7 @@ class Rules:
                 weighing=self.weighing,
                 feedback=self.feeds_back,
                 integers=self.integers,
-                largest=None if found else self.bound,
+                largest=None if result else self.bound,
                 clip=self.clip,
                 coins=coins,
                 kept=kept,
@@ -266,7 +275,7 @@ class Rules:
         )
         return replace(made, layout=layout)  # that which was kept may be of other devices, and in another order
 
-    def perturbation(self, layout: Layout) -> Perturbation:
+    def perturbation(self, layout: TensorLayout) -> Perturbation:
         """Clip, grid and noise for mappings of a layout, under privacy."""
         if self.privacy is None:
             raise InputError("privacy must be asked for where noise is calibrated; found None")
@@ -313,26 +322,26 @@ class Rules:
         )
         return tells + (again if self.watched else "")
 
-    def topology(self, purpose: Purpose, opening: Opening) -> Topology:
+    def topology(self, purpose: SumKind, opening: Opening) -> Topology:
         """One sum of a round, as client and server work it out alike.
 
         Raises:
             InputError, FieldRangeError: such sums are not exact or not private.
         """
-        if purpose is Purpose.RANGES:
+        if purpose is SumKind.RANGES:
             return self._sum_of(self.levels(opening).length, None)
-        if purpose is Purpose.MARKS:
+        if purpose is SumKind.CONTRIBUTOR_COUNT:
             return self._sum_of(opening.layout.size, 1)
         code = self.code(opening)
-        topology = self._sum_of(code.width, code.bound, veto=purpose is Purpose.WATCHED)
+        topology = self._sum_of(code.width, code.bound, veto=purpose is SumKind.WATCHED)
         check_range(self.scheme, topology)
         return topology
 
-    def ring(self, opening: Opening) -> Ring | None:
+    def ring(self, opening: Opening) -> ModularRing | None:
         """What vectors of the mean are masked in; None where they are not."""
-        return self.scheme.ring_of(self.topology(Purpose.VALUES, opening))
+        return self.scheme.ring_of(self.topology(SumKind.VALUES, opening))
 
-    def step(self, purpose: Purpose, number: int) -> Step:
+    def step(self, purpose: SumKind, number: int) -> Step:
         """The step of one sum of a round."""
         if not 0 <= number < _MOST_ROUNDS:
             raise InputError(f"number of a round must lie in 0..2^32 - 1; found {number}")
@@ -389,15 +398,15 @@ def _items(bounds: Mapping[str, float]) -> Ranges:
 
 
 @lru_cache(maxsize=4)
-def _levels(layout: Layout, modulus: int, known: Ranges | None) -> RangeLevels:
+def _levels(layout: TensorLayout, modulus: int, known: Ranges | None) -> RangeLevels:
     """Each client of a round needs them, and the server does twice."""
     return RangeLevels(layout, modulus, None if known is None else dict(known))
 
 
 @lru_cache(maxsize=4)
-def _encoding(layout: Layout, bounds: Ranges, **chosen: Any) -> Encoding:
+def _encoding(layout: TensorLayout, bounds: Ranges, **chosen: Any) -> TensorEncoding:
     """The same."""
-    return Encoding.for_sums(layout, dict(bounds), **chosen)
+    return TensorEncoding.for_sums(layout, dict(bounds), **chosen)
 
 
 def _check_rounded(rules: Rules) -> None:

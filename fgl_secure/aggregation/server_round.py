@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits, bytes_of, integer_of
-from fgl_secure.aggregation.layout import Layout
-from fgl_secure.aggregation.record import Outcome, RoundRecord, recording_for
+from fgl_secure.aggregation.layout import TensorLayout
+from fgl_secure.aggregation.record import RoundOutcome, RoundRecord, recording_for
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import (
     Opening,
-    Purpose,
-    Request,
+    SumKind,
+    SumRequest,
     batches_from_bytes,
     batches_to_bytes,
 )
@@ -25,7 +25,7 @@ from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.host import numpy_settings
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.runtime import Channel, Messages, Recording, Role
-from fgl_secure.runtime.packing import unpacked
+from fgl_secure.runtime.packing import unpack
 
 OPENING = "opening"
 """What the first request of a sum is called."""
@@ -51,7 +51,7 @@ class ServerRound:
     def __init__(
         self,
         rules: Rules,
-        layout: Layout,
+        layout: TensorLayout,
         session: bytes,
         number: int,
         coins: Coins,
@@ -64,7 +64,7 @@ class ServerRound:
         self._clients, (self._server,) = rules.parties.ids(Role.SILO), rules.parties.ids(Role.SERVER).tolist()
         self._channel = Channel(rules.parties, coins, recording or recording_for(rules, layout))
         self._start, self._seconds = time.perf_counter(), 0.0
-        self._outcome: Outcome | None = None
+        self._outcome: RoundOutcome | None = None
         self._warned = False
         self._open(rules.first(self._opening))
 
@@ -79,17 +79,17 @@ class ServerRound:
         return self._number
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TensorLayout:
         """Of the mappings."""
         return self._opening.layout
 
     @property
-    def purpose(self) -> Purpose:
+    def purpose(self) -> SumKind:
         """What the sum at hand is for."""
         return self._purpose
 
     @property
-    def asked(self) -> str:
+    def request_kind(self) -> str:
         """What the requests at hand carry, in words; "opening" for the first of a sum."""
         if not self._outbox:
             return OPENING
@@ -101,7 +101,7 @@ class ServerRound:
         return not self._outbox
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the round is done."""
         return self._outcome is not None
 
@@ -111,13 +111,13 @@ class ServerRound:
         return self._opening.bounds
 
     @property
-    def included(self) -> tuple[int, ...]:
+    def contributors(self) -> tuple[int, ...]:
         """Whose numbers are in the mean, ascending; empty until they are in."""
         return () if self._outcome is None else self._outcome.included
 
     def requests(self) -> Mapping[int, bytes]:
         """What to send now, by client; clients that have dropped out of the sum get nothing."""
-        if self.done:
+        if self.is_done:
             return {}
         if self.opens:
             opened = self._as_request(self._opening).to_bytes()
@@ -138,18 +138,18 @@ class ServerRound:
             ProtocolError: malformed, stale, from somebody else, or a second answer. The server is as it was before.
         """
         client, message = integer_of(client, "client"), bytes_of(message, "message")
-        if self.done or not 0 <= client < self._rules.clients:
+        if self.is_done or not 0 <= client < self._rules.clients:
             raise ProtocolError(f"answer must be of a client in a round that is not done; found client {client}")
         sender = int(self._clients[client])
         self._limits.check_message(message)
-        answers = unpacked(message, most=self._limits.batches)
+        answers = unpack(message, most=self._limits.batches)
         batches = batches_from_bytes(answers, self._session, sender, self._server)
         if not batches:
             raise MalformedMessageError(f"answer must hold a message; that of client {client} holds none")
         before = self._machine.state() if len(batches) > 1 else None
         try:
             for messages in batches:
-                self._machine.take(self._channel.carry(messages))
+                self._machine.receive(self._channel.carry(messages))
         except ProtocolError:
             if before is not None:
                 self._machine.restore(before)
@@ -166,18 +166,18 @@ class ServerRound:
         self._outbox = self._spoken() or self._spoken()  # who is silent twice has nothing more to say
         if self._outbox:
             return
-        if self._machine.vetoed:
+        if self._machine.is_vetoed:
             self._open(self._rules.after(self._purpose, self.layout))
             return
-        total, included = self._machine.sums, self._machine.included
+        total, included = self._machine.sums, self._machine.contributors
         if total is None or included is None:
             raise ProtocolError("sum must be there when nobody has anything more to say; it is not")
         places = tuple(np.flatnonzero(np.isin(self._clients, included)).tolist())
         if self._purpose.is_mean:
             self._seconds = time.perf_counter() - self._start
-            self._outcome = Outcome(self._rules, self._opening, total[0], places)
+            self._outcome = RoundOutcome(self._rules, self._opening, total[0], places)
             return
-        self._opening = self._rules.found(self._purpose, self._opening, total[0])
+        self._opening = self._rules.next_opening(self._purpose, self._opening, total[0])
         self._open(self._rules.after(self._purpose, self.layout))
 
     @property
@@ -193,7 +193,7 @@ class ServerRound:
                 that a client must have handed in something else.
             InputError: all weights are 0, or a mean of integers is none (names the key).
         """
-        outcome = self._done()
+        outcome = self._final_outcome()
         if not self._warned:
             self._warned = True
             outcome.warn_of_lost_mean()
@@ -207,26 +207,26 @@ class ServerRound:
         Raises:
             ProtocolError: the round is not done.
         """
-        return self._done().record(self._number, self._channel, self._seconds)
+        return self._final_outcome().record(self._number, self._channel, self._seconds)
 
-    def _done(self) -> Outcome:
+    def _final_outcome(self) -> RoundOutcome:
         if self._outcome is None:
             raise ProtocolError("round must be done before there is a mean; it is not")
         return self._outcome
 
     def _spoken(self) -> list[Messages]:
         """What the machine says in its turn, recorded."""
-        return [self._channel.carry(messages) for messages in self._machine.turn()]
+        return [self._channel.carry(messages) for messages in self._machine.step()]
 
     def _request(self, client: int) -> bytes:
         own = [messages.rows(messages.receivers == self._clients[client]) for messages in self._outbox]
         batches = batches_to_bytes((messages for messages in own if len(messages)), self._session)
         return self._as_request(None, batches).to_bytes()
 
-    def _as_request(self, opening: Opening | None, batches: tuple[bytes, ...] = ()) -> Request:
-        return Request(self._session, self._number, self._purpose, opening, batches)
+    def _as_request(self, opening: Opening | None, batches: tuple[bytes, ...] = ()) -> SumRequest:
+        return SumRequest(self._session, self._number, self._purpose, opening, batches)
 
-    def _open(self, purpose: Purpose) -> None:
+    def _open(self, purpose: SumKind) -> None:
         rules, opening = self._rules, self._opening
         session, topology = rules.session(self._session, opening), rules.topology(purpose, opening)
         hosted = np.array([self._server], dtype=np.int64)

@@ -14,22 +14,22 @@ import numpy as np
 import torch
 
 from fgl_secure.aggregation.arguments import number_of
-from fgl_secure.aggregation.encoding import KeptErrors
-from fgl_secure.aggregation.layout import Arrays, Layout, Tree
-from fgl_secure.aggregation.record import Outcome, RoundRecord, is_kept, recording_for, warn_of_lost_updates
+from fgl_secure.aggregation.encoding import RoundingErrors
+from fgl_secure.aggregation.layout import Arrays, TensorLayout, Tree
+from fgl_secure.aggregation.record import RoundOutcome, RoundRecord, is_kept, recording_for, warn_of_lost_updates
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.sums import Opening, Purpose
+from fgl_secure.aggregation.sums import Opening, SumKind
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.runtime import Channel, Later, Phase, Role, Step
+from fgl_secure.runtime import Channel, LazyArray, Phase, Role, Step
 from fgl_secure.typing import Flags, Ids, Integers
 
-Maker = Callable[[], Tree]
+UpdateFactory = Callable[[], Tree]
 """Makes a client's mapping, the same one whenever it is called."""
 
 
-class Held(Mapping[int, Arrays]):
+class ClientUpdates(Mapping[int, Arrays]):
     """The mappings of clients, by number; one that is made when it is read is not kept.
 
     Args:
@@ -40,19 +40,19 @@ class Held(Mapping[int, Arrays]):
             client and key. Others are checked whenever they are made.
     """
 
-    def __init__(self, given: Mapping[int, Tree | Maker]) -> None:
-        self._makers, in_memory = dict[int, Maker](), dict[int, Any]()
-        for index, each in given.items():
+    def __init__(self, given: Mapping[int, Tree | UpdateFactory]) -> None:
+        self._makers, in_memory = dict[int, UpdateFactory](), dict[int, Any]()
+        for index, item in given.items():
             with naming(index):
-                if _makes(each):
-                    self._makers[index] = each
+                if _makes(item):
+                    self._makers[index] = item
                 else:
-                    in_memory[index] = each
+                    in_memory[index] = item
         first = next(iter(given))
         with naming(first):
-            self.layout = Layout.of(self._makers[first]() if first in self._makers else in_memory[first])
+            self.layout = TensorLayout.of(self._makers[first]() if first in self._makers else in_memory[first])
         """That of the first one."""
-        self._kept = {index: self._arrays(each, index) for index, each in in_memory.items()}
+        self._kept = {index: self._arrays(item, index) for index, item in in_memory.items()}
         self._all = tuple(given)
 
     def __getitem__(self, index: int) -> Arrays:
@@ -84,22 +84,22 @@ def naming(index: int) -> Iterator[None]:
         raise kind(f"client {index}: {error}") from error
 
 
-def _makes(each: Tree | Maker) -> TypeGuard[Maker]:
+def _makes(item: Tree | UpdateFactory) -> TypeGuard[UpdateFactory]:
     """Return whether a value makes a mapping; models are callable, and make none.
 
     Raises:
         InputError: it is a function that takes arguments.
     """
-    if not callable(each) or isinstance(each, torch.nn.Module | Mapping | list | tuple):
+    if not callable(item) or isinstance(item, torch.nn.Module | Mapping | list | tuple):
         return False
     try:
-        inspect.signature(each).bind()
+        inspect.signature(item).bind()
     except ValueError:  # some functions that are written in C have no signature
         return True
     except TypeError as error:
-        found = getattr(each, "__name__", type(each).__name__)
+        result = getattr(item, "__name__", type(item).__name__)
         raise InputError(
-            f"mapping must be arrays by name, or a function of no arguments that makes them; found {found}: {error}"
+            f"mapping must be arrays by name, or a function of no arguments that makes them; found {result}: {error}"
         ) from error
     return True
 
@@ -109,7 +109,7 @@ _EARLY = frozenset({Phase.KEYS, Phase.DRAW, Phase.SECRET_SHARES})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Brought:
+class RoundInputs:
     """What clients bring to a round.
 
     Attributes:
@@ -122,14 +122,14 @@ class Brought:
     """
 
     rules: Rules
-    mappings: Held
+    mappings: ClientUpdates
     weights: Sequence[float]
     dropped: Set[int]
     coins: Coins
-    kept: Mapping[int, KeptErrors] = field(default_factory=dict)
+    kept: Mapping[int, RoundingErrors] = field(default_factory=dict)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> TensorLayout:
         """Of the mappings."""
         return self.mappings.layout
 
@@ -138,7 +138,7 @@ class Brought:
         """Whether any message is lost."""
         return bool(self.dropped) or len(self.mappings) < self.rules.clients
 
-    def vectors(self, purpose: Purpose, opening: Opening) -> tuple[Integers | Later, Flags]:
+    def vectors(self, purpose: SumKind, opening: Opening) -> tuple[Integers | LazyArray, Flags]:
         """The vector of every client, int64 [n, length], and whether it vetoes the sum, bool [n].
 
         Vectors are of zeros for those whose vector goes nowhere. Where they are many, and nothing about them is random,
@@ -159,13 +159,13 @@ class Brought:
                 rows[index] = vector
         if rows is None:
             made = partial(self._rows, width=width, purpose=purpose, opening=opening, vetoes=vetoes)
-            return Later(made, shape, np.dtype(np.int64)), vetoes
+            return LazyArray(made, shape, np.dtype(np.int64)), vetoes
         rows.flags.writeable = False  # recordings need no copy
         return rows, vetoes
 
-    def _reads_later(self, purpose: Purpose) -> bool:
+    def _reads_later(self, purpose: SumKind) -> bool:
         """Whether a client's vector is made again when it is handed in, in place of being kept until then."""
-        if purpose is Purpose.RANGES or self.rules.is_random:
+        if purpose is SumKind.RANGES or self.rules.is_random:
             return False
         return self.rules.scheme.reads_one_by_one and not is_kept(self.rules, self.layout)
 
@@ -173,11 +173,11 @@ class Brought:
         """Whether a client's vector goes somewhere."""
         return index in self.mappings and index not in self.dropped
 
-    def _vector(self, index: int, held: Tree, purpose: Purpose, opening: Opening) -> Integers:
+    def _vector(self, index: int, held: Tree, purpose: SumKind, opening: Opening) -> Integers:
         kept = self.kept.get(index)
         return self.rules.vector(purpose, opening, held, self.weights[index], self.coins, kept)
 
-    def _rows(self, places: Ids, width: int, purpose: Purpose, opening: Opening, vetoes: Flags) -> Integers:
+    def _rows(self, places: Ids, width: int, purpose: SumKind, opening: Opening, vetoes: Flags) -> Integers:
         """The vectors of some clients: int64 [k, width]."""
         rows = np.zeros((len(places), width), dtype=np.int64)
         for row, index in zip(rows, places.tolist(), strict=True):
@@ -197,8 +197,8 @@ class Brought:
         return kept
 
 
-def simulated(
-    brought: Brought, number: int, known: Mapping[str, float] | None
+def simulate_round(
+    brought: RoundInputs, number: int, known: Mapping[str, float] | None
 ) -> tuple[Any, RoundRecord, Mapping[str, float] | None]:
     """One round.
 
@@ -220,14 +220,14 @@ def simulated(
     opening = Opening(layout, known if rules.finds_ranges(layout) else None)
     purpose = rules.first(opening)
     while True:
-        summed = _summed(brought, channel, purpose, number, opening)
+        summed = _compute_sum(brought, channel, purpose, number, opening)
         if purpose.is_mean and summed is not None:
             total, included = summed
             break
         if summed is not None:
-            opening = rules.found(purpose, opening, summed[0])
+            opening = rules.next_opening(purpose, opening, summed[0])
         purpose = rules.after(purpose, layout)
-    outcome = Outcome(rules, opening, total, included)
+    outcome = RoundOutcome(rules, opening, total, included)
     mean, weights = outcome.mean, {client: number_of(brought.weights[client], "weight") for client in included}
     counted, code = [client for client in included if weights[client]], rules.code(opening)
     warn_of_lost_updates(rules, code, brought.mappings, counted, sum(weights.values()), mean)
@@ -237,16 +237,16 @@ def simulated(
     return mean, outcome.record(number, channel, time.perf_counter() - start), opening.bounds
 
 
-def _summed(
-    brought: Brought, channel: Channel, purpose: Purpose, number: int, opening: Opening
+def _compute_sum(
+    brought: RoundInputs, channel: Channel, purpose: SumKind, number: int, opening: Opening
 ) -> tuple[Integers, tuple[int, ...]] | None:
     """One sum, int64 [length], and whose vectors are in it; None where it was vetoed."""
     rules, (vectors, vetoes) = brought.rules, brought.vectors(purpose, opening)
     collective = Collective(rules.scheme, rules.topology(purpose, opening), channel)
     total: Integers = collective.sum(vectors, rules.step(purpose, number), vetoes)[0]
-    if collective.vetoed:
+    if collective.is_vetoed:
         return None
-    included = collective.included
+    included = collective.contributors
     if included is None:
         raise ProtocolError("scheme must say whose vectors are in a sum; it does not")
     return total, tuple(np.flatnonzero(np.isin(rules.parties.ids(Role.SILO), included)).tolist())

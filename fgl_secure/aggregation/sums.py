@@ -24,24 +24,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
-from fgl_secure.aggregation.encoding import bound_for, named
-from fgl_secure.aggregation.layout import LARGEST, SMALLEST, Entry, Layout, Tree
+from fgl_secure.aggregation.encoding import bound_for, field_name
+from fgl_secure.aggregation.layout import LARGEST, SMALLEST, TensorEntry, TensorLayout, Tree
 from fgl_secure.algebra.checks import finite, largest_magnitude
 from fgl_secure.algebra.levels import Levels
 from fgl_secure.coins import Coins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Messages, decode, encode
 from fgl_secure.runtime.messages import SESSION_BYTES
-from fgl_secure.runtime.packing import packed, unpacked
+from fgl_secure.runtime.packing import pack, unpack
 from fgl_secure.typing import Flags, Integers
 
 
-class Purpose(IntEnum):
+class SumKind(IntEnum):
     """What a sum of a round is for."""
 
     RANGES = 0
     """How large the numbers are."""
-    MARKS = 1
+    CONTRIBUTOR_COUNT = 1
     """How many clients contribute to each entry."""
     VALUES = 2
     """The mean."""
@@ -51,11 +51,11 @@ class Purpose(IntEnum):
     @property
     def is_mean(self) -> bool:
         """Whether the mean is decoded from it."""
-        return self in (Purpose.VALUES, Purpose.WATCHED)
+        return self in (SumKind.VALUES, SumKind.WATCHED)
 
-    def may_follow(self, before: Purpose) -> bool:
+    def may_follow(self, before: SumKind) -> bool:
         """Whether a sum for this comes, in one round, after one for `before`: after a mean only where it was vetoed."""
-        return self is Purpose.RANGES if before is Purpose.WATCHED else before < self < Purpose.WATCHED
+        return self is SumKind.RANGES if before is SumKind.WATCHED else before < self < SumKind.WATCHED
 
 
 LOWEST = -40
@@ -89,7 +89,7 @@ class RangeLevels:
         weight_bits: numbers are told times weights of up to 2^weight_bits.
     """
 
-    layout: Layout
+    layout: TensorLayout
     modulus: int
     known: Mapping[str, float] | None = None
     step: int = STEP
@@ -130,7 +130,7 @@ class RangeLevels:
         if brought is None:
             return self._levels.encode(list(self._magnitudes(mapping).values()), coins)
         told = [(entry, largest_magnitude(brought[entry.name])) for entry in self.layout.floats]
-        return self._levels.encode([self._checked(*each) for each in told], coins)
+        return self._levels.encode([self._check_bound(*item) for item in told], coins)
 
     def outgrown(self, mapping: Tree) -> bool:
         """Whether a mapping has a number beyond the range that is known.
@@ -150,17 +150,17 @@ class RangeLevels:
         """
         if total.shape != (self.length,):
             raise InputError(f"total must be int64 [{self.length}]; found {list(total.shape)}")
-        found, entries = {}, self.layout.floats
-        for entry, count in zip(entries, self._levels.reached(total, [e.name for e in entries]), strict=True):
+        result, entries = {}, self.layout.floats
+        for entry, count in zip(entries, self._levels.reached_levels(total, [e.name for e in entries]), strict=True):
             if self.known is not None and not count:
-                found[entry.name] = self.known[entry.name]
+                result[entry.name] = self.known[entry.name]
                 continue
             largest = ZERO_BOUND if not count else 2.0 ** self._exponents[entry.name][count - 1]
             spare = self.headroom_bits * (1 if self.known is None else 2)
             room = min(spare, 1024 - math.frexp(largest)[1])
             bound = math.ldexp(largest, room)
-            found[entry.name] = bound if self.weight_bits else bound_for(entry, bound)
-        return found
+            result[entry.name] = bound if self.weight_bits else bound_for(entry, bound)
+        return result
 
     def _floor(self, name: str) -> float:
         """What is known of a tensor's magnitude: who exceeds it reaches the lowest level."""
@@ -169,22 +169,22 @@ class RangeLevels:
     def _magnitudes(self, mapping: Tree) -> dict[str, float]:
         """The largest magnitude of every float tensor, by name."""
         arrays = self.layout.arrays(mapping)
-        return {entry.name: self._checked(entry, arrays.largest(entry.name)) for entry in self.layout.floats}
+        return {entry.name: self._check_bound(entry, arrays.largest(entry.name)) for entry in self.layout.floats}
 
-    def _checked(self, entry: Entry, largest: float) -> float:
-        magnitude, most = finite(largest, named(entry)), _highest(entry, self.weight_bits)
+    def _check_bound(self, entry: TensorEntry, largest: float) -> float:
+        magnitude, most = finite(largest, field_name(entry)), _highest(entry, self.weight_bits)
         if magnitude > 2.0**most:
             raise FieldRangeError(f"numbers under {entry.name!r} must not exceed 2^{most}; at least one does")
         return magnitude
 
 
-def _exponents(entry: Entry, step: int, weight_bits: int) -> list[int]:
+def _exponents(entry: TensorEntry, step: int, weight_bits: int) -> list[int]:
     """For each level the exponent that magnitudes stay within when it is the highest one reached."""
     lowest, highest = max(LOWEST, SMALLEST[entry.dtype]), _highest(entry, weight_bits)
     return [*range(lowest, highest, step), highest]
 
 
-def _highest(entry: Entry, weight_bits: int) -> int:
+def _highest(entry: TensorEntry, weight_bits: int) -> int:
     """The last of them."""
     return min(LARGEST[entry.dtype] + weight_bits, 1023)
 
@@ -255,14 +255,14 @@ class Opening:
         opened: which entries are opened, a bit for each; None where all are, or where that is to be found.
     """
 
-    layout: Layout
+    layout: TensorLayout
     bounds: Mapping[str, float] | None = None
     opened: bytes | None = None
 
     def to_bytes(self) -> bytes:
         """Return all of it, for `from_bytes`."""
         bounds = b"" if self.bounds is None else json.dumps(dict(self.bounds)).encode()
-        return packed([self.layout.to_bytes(), bounds, self.opened or b""])
+        return pack([self.layout.to_bytes(), bounds, self.opened or b""])
 
     @classmethod
     def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Opening:
@@ -276,18 +276,18 @@ class Opening:
             MalformedMessageError: it is no opening, is beyond a limit, its bounds are not one positive number for
                 each float tensor, or it opens other entries than there are.
         """
-        written, bounds, opened = unpacked(data, 3)
+        written, bounds, opened = unpack(data, 3)
         limits.check_layout(bounds)
-        layout, found = Layout.from_bytes(written, limits), _bounds(bounds) if bounds else None
-        if found is not None and set(found) != {entry.name for entry in layout.floats}:
+        layout, result = TensorLayout.from_bytes(written, limits), _bounds(bounds) if bounds else None
+        if result is not None and set(result) != {entry.name for entry in layout.floats}:
             raise MalformedMessageError("bounds must be given for all float tensors and for nothing else; they are not")
         if opened:
             read_entries(opened, layout.size)
-        return cls(layout, found, opened or None)
+        return cls(layout, result, opened or None)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SumRequest:
     """A message of the server to a client.
 
     Attributes:
@@ -300,7 +300,7 @@ class Request:
 
     session: bytes
     number: int
-    purpose: Purpose
+    purpose: SumKind
     opening: Opening | None
     batches: tuple[bytes, ...] = ()
 
@@ -308,10 +308,10 @@ class Request:
         """For `from_bytes`."""
         opening = b"" if self.opening is None else self.opening.to_bytes()
         head = _HEAD.pack(self.session, self.number, self.purpose)
-        return packed([head, opening, packed(self.batches)])
+        return pack([head, opening, pack(self.batches)])
 
     @classmethod
-    def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> Request:
+    def from_bytes(cls, data: bytes, limits: Limits = DEFAULT_LIMITS) -> SumRequest:
         """What was written.
 
         Args:
@@ -322,12 +322,12 @@ class Request:
             MalformedMessageError: it is no request, or beyond a limit.
         """
         limits.check_message(data)
-        head, opening, batches = unpacked(data, 3)
-        if len(head) != _HEAD.size or head[-1] not in set(Purpose):
+        head, opening, batches = unpack(data, 3)
+        if len(head) != _HEAD.size or head[-1] not in set(SumKind):
             raise MalformedMessageError("request must say of which round its sum is, and what it is for; it does not")
         session, number, purpose = _HEAD.unpack(head)
         read = Opening.from_bytes(opening, limits) if opening else None
-        return cls(session, number, Purpose(purpose), read, tuple(unpacked(batches, most=limits.batches)))
+        return cls(session, number, SumKind(purpose), read, tuple(unpack(batches, most=limits.batches)))
 
 
 def batches_to_bytes(batches: Iterable[Messages], session: bytes) -> tuple[bytes, ...]:
@@ -342,18 +342,20 @@ def batches_from_bytes(data: Iterable[bytes], session: bytes, sender: int, recei
         MalformedMessageError: they are none, or from or for somebody else.
         StaleMessageError: they are of another session.
     """
-    found = [decode(each, session) for each in data]
-    for messages in found:
+    result = [decode(item, session) for item in data]
+    for messages in result:
         if not ((messages.senders == sender).all() and (messages.receivers == receiver).all()):
             raise MalformedMessageError("messages must be from who sent them, for who gets them; at least one is not")
-    return found
+    return result
 
 
 def _bounds(data: bytes) -> dict[str, float]:
     try:
-        found = json.loads(data)
+        bounds = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise MalformedMessageError("bounds must be numbers by name; they are not") from error
-    if not isinstance(found, dict) or not all(type(b) is float and math.isfinite(b) and b > 0 for b in found.values()):
+    if not isinstance(bounds, dict) or not all(
+        type(b) is float and math.isfinite(b) and b > 0 for b in bounds.values()
+    ):
         raise MalformedMessageError("bounds must be positive numbers by name; they are not")
-    return found
+    return bounds

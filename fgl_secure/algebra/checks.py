@@ -41,8 +41,8 @@ def as_floats(values: Any, name: str) -> NDArray[np.float64]:
     elif hasattr(values, "toarray"):  # a sparse matrix of SciPy
         values = values.toarray()
     try:
-        found = np.asarray(values)
-        return found.astype(np.float64, casting="same_kind" if found.dtype.kind == "f" else "safe")
+        floats = np.asarray(values)
+        return floats.astype(np.float64, casting="same_kind" if floats.dtype.kind == "f" else "safe")
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} must be real numbers in rows of one length; they are not") from error
 

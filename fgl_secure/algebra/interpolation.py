@@ -15,7 +15,7 @@ from typing import Any, Generic
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.kernels import canonical, compiled, inlined, multiply
+from fgl_secure.algebra.kernels import canonical, compile_parallel, inline, multiply
 from fgl_secure.algebra.prime_field import ElementsT, PrimeField
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, TooManyErrors
@@ -90,21 +90,21 @@ def values_at(
     return out, off
 
 
-@compiled
+@compile_parallel
 def _scales(nodes: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[j] = 1 / the product over k != j of (node_j - node_k)."""
     for j in range_of(len(nodes), thread):
         out[j] = _inverse(_others(nodes, len(nodes), j, modulus), modulus)
 
 
-@compiled
+@compile_parallel
 def _bases(nodes: Array, scales: Array, at: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[i, j] = the j-th basis polynomial at at[i]."""
     for i in range_of(len(at), thread):
         _basis(nodes, scales, len(nodes), at[i], modulus, out[i])
 
 
-@compiled
+@compile_parallel
 def _values_at(
     points: Array,
     counts: Array,
@@ -125,15 +125,15 @@ def _values_at(
         for s in range(chunk * FEW, min((chunk + 1) * FEW, polynomials)):
             _scale_all(points[s], dimension, modulus, scales, row)
             _basis(points[s], scales, dimension, at, modulus, row)
-            _weighed(row, values[s], dimension, modulus, out[s])
+            _add_weighted(row, values[s], dimension, modulus, out[s])
             for i in range(dimension, counts[s]):
                 _basis(points[s], scales, dimension, points[s, i], modulus, row)
-                _weighed(row, values[s], dimension, modulus, value)
+                _add_weighted(row, values[s], dimension, modulus, value)
                 for w in range(width):
                     off[s, i] |= value[w] != values[s, i, w]
 
 
-@inlined
+@inline
 def _others(nodes: Array, count: int, j: int, modulus: int) -> Any:
     """The product of the differences of one node and the others."""
     product = np.int64(1)
@@ -143,7 +143,7 @@ def _others(nodes: Array, count: int, j: int, modulus: int) -> Any:
     return product
 
 
-@inlined
+@inline
 def _scale_all(nodes: Array, count: int, modulus: int, out: Array, before: Array) -> None:
     """`_scales`, with one inversion for all of them (Montgomery's trick)."""
     product = np.int64(1)
@@ -158,7 +158,7 @@ def _scale_all(nodes: Array, count: int, modulus: int, out: Array, before: Array
         out[j] = product
 
 
-@inlined
+@inline
 def _basis(nodes: Array, scales: Array, count: int, x: int, modulus: int, out: Array) -> None:
     """One row: products of the differences before and behind each node, so that no difference is divided by."""
     product = np.int64(1)
@@ -171,8 +171,8 @@ def _basis(nodes: Array, scales: Array, count: int, x: int, modulus: int, out: A
         product = multiply(product, canonical(x - nodes[j], modulus), modulus)
 
 
-@inlined
-def _weighed(weights: Array, rows: Array, count: int, modulus: int, out: Array) -> None:
+@inline
+def _add_weighted(weights: Array, rows: Array, count: int, modulus: int, out: Array) -> None:
     """out[w] = the sum over j of weights[j] * rows[j, w]."""
     for w in range(len(out)):
         total = np.int64(0)
@@ -181,7 +181,7 @@ def _weighed(weights: Array, rows: Array, count: int, modulus: int, out: Array) 
         out[w] = total
 
 
-@inlined
+@inline
 def _inverse(value: Any, modulus: int) -> Any:
     """value^(modulus - 2)."""
     base, exponent, power = value, modulus - 2, np.int64(1)
@@ -212,10 +212,10 @@ def locate_errors(
         The wrong positions in ascending order, or None: no polynomial differs in `max_errors` positions or fewer.
     """
     vanishing, interpolated = _newton(modulus, points, values)
-    found = _nearby(modulus, vanishing, interpolated, (len(points) + dimension + 1) // 2)
-    if found is None or len(found) > dimension:
+    result = _nearby(modulus, vanishing, interpolated, (len(points) + dimension + 1) // 2)
+    if result is None or len(result) > dimension:
         return None
-    wrong = tuple(i for i, x in enumerate(points) if _value(modulus, found, x) != values[i])
+    wrong = tuple(i for i, x in enumerate(points) if _value(modulus, result, x) != values[i])
     return wrong if len(wrong) <= max_errors else None
 
 
@@ -224,13 +224,13 @@ def _newton(modulus: int, points: Sequence[int], values: Sequence[int]) -> tuple
     vanishing, interpolated = [1], [0] * len(points)
     for i, (x, y) in enumerate(zip(points, values, strict=True)):
         miss = (y - _value(modulus, interpolated[:i], x)) * pow(_value(modulus, vanishing, x), -1, modulus)
-        step = _padded(vanishing, len(points))
+        step = _pad(vanishing, len(points))
         interpolated = [(old + miss * new) % modulus for old, new in zip(interpolated, step, strict=True)]
         vanishing = [(low - x * high) % modulus for low, high in zip([0, *vanishing], [*vanishing, 0], strict=True)]
-    return vanishing, _trimmed(interpolated)
+    return vanishing, _trim(interpolated)
 
 
-def _padded(polynomial: Polynomial, length: int) -> Polynomial:
+def _pad(polynomial: Polynomial, length: int) -> Polynomial:
     return polynomial + [0] * (length - len(polynomial))
 
 
@@ -239,10 +239,10 @@ def _nearby(modulus: int, vanishing: Polynomial, interpolated: Polynomial, stop:
     before, now = vanishing, interpolated
     cofactor_before, cofactor = [], [1]
     while len(now) > stop:
-        quotient, remainder = _divided(modulus, before, now)
+        quotient, remainder = _divide(modulus, before, now)
         before, now = now, remainder
         cofactor_before, cofactor = cofactor, _minus_product(modulus, cofactor_before, quotient, cofactor)
-    quotient, remainder = _divided(modulus, now, cofactor)
+    quotient, remainder = _divide(modulus, now, cofactor)
     return None if remainder else quotient
 
 
@@ -253,13 +253,13 @@ def _value(modulus: int, polynomial: Polynomial, x: int) -> int:
     return value
 
 
-def _trimmed(polynomial: Polynomial) -> Polynomial:
+def _trim(polynomial: Polynomial) -> Polynomial:
     while polynomial and not polynomial[-1]:
         polynomial.pop()
     return polynomial
 
 
-def _divided(modulus: int, numerator: Polynomial, denominator: Polynomial) -> tuple[Polynomial, Polynomial]:
+def _divide(modulus: int, numerator: Polynomial, denominator: Polynomial) -> tuple[Polynomial, Polynomial]:
     """Quotient and remainder."""
     remainder, shift = list(numerator), len(numerator) - len(denominator)
     quotient, inverse = [0] * max(shift + 1, 0), pow(denominator[-1], -1, modulus)
@@ -267,16 +267,16 @@ def _divided(modulus: int, numerator: Polynomial, denominator: Polynomial) -> tu
         factor = quotient[at] = remainder[at + len(denominator) - 1] * inverse % modulus
         for i, coefficient in enumerate(denominator):
             remainder[at + i] = (remainder[at + i] - factor * coefficient) % modulus
-    return _trimmed(quotient), _trimmed(remainder)
+    return _trim(quotient), _trim(remainder)
 
 
 def _minus_product(modulus: int, a: Polynomial, b: Polynomial, c: Polynomial) -> Polynomial:
     """The polynomial a - b c."""
-    result = _padded(list(a), max(len(a), len(b) + len(c) - 1))
+    result = _pad(list(a), max(len(a), len(b) + len(c) - 1))
     for i, x in enumerate(b):
         for j, y in enumerate(c):
             result[i + j] = (result[i + j] - x * y) % modulus
-    return _trimmed(result)
+    return _trim(result)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -311,13 +311,13 @@ class Word(Generic[ElementsT]):
         Raises:
             TooManyErrors: more than `max_errors` rows are wrong.
         """
-        wrong: tuple[int, ...] = self._located(self._random_combination(coins)) if self.max_errors else ()
+        wrong: tuple[int, ...] = self._locate_errors(self._random_combination(coins)) if self.max_errors else ()
         agreeing: int
         while len(wrong) <= self.max_errors:
-            values, agreeing = self._interpolated(at, wrong)
+            values, agreeing = self._interpolate(at, wrong)
             if agreeing == self.rows.shape[1]:
                 return values, wrong
-            wrong = tuple(sorted({*wrong, *self._located(self._coordinate(agreeing))}))
+            wrong = tuple(sorted({*wrong, *self._locate_errors(self._coordinate(agreeing))}))
         raise _too_many(self.max_errors)
 
     def _random_combination(self, coins: Coins) -> list[int]:
@@ -330,13 +330,13 @@ class Word(Generic[ElementsT]):
         values: list[int] = rows[:, index].tolist()
         return values
 
-    def _located(self, values: list[int]) -> tuple[int, ...]:
+    def _locate_errors(self, values: list[int]) -> tuple[int, ...]:
         wrong = locate_errors(self.field.modulus, self.points, values, self.dimension, self.max_errors)
         if wrong is None:
             raise _too_many(self.max_errors)
         return wrong
 
-    def _interpolated(self, at: Sequence[int], wrong: tuple[int, ...]) -> tuple[ElementsT, int]:
+    def _interpolate(self, at: Sequence[int], wrong: tuple[int, ...]) -> tuple[ElementsT, int]:
         """Values at other points from the first right rows, and up to which coordinate the other right rows agree."""
         right = [i for i in range(len(self.points)) if i not in wrong]
         used: list[int] = right[: self.dimension]

@@ -35,17 +35,17 @@ _LOW_30 = np.uint64(2**30 - 1)
 _1, _30, _31, _61 = np.uint64(1), np.uint64(30), np.uint64(31), np.uint64(61)
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compile_parallel(function: Callable[..., Any]) -> Callable[..., Any]:
     """A loop over the cores, compiled when first called and kept on disk (see `parallel`)."""
     return parallel(function)
 
 
-def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+def inline(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that LLVM puts into the loops that call it; numba's own inlining takes twice as long to compile."""
     return cast("Callable[..., Any]", njit(cache=False)(function))
 
 
-@inlined
+@inline
 def _remainder(value: Any, modulus: int) -> Any:
     """The element of a modulus below 2^31 that any int64 stands for; in loops over arrays without a division.
 
@@ -60,7 +60,7 @@ def _remainder(value: Any, modulus: int) -> Any:
     return rest - modulus if rest >= modulus else rest
 
 
-@inlined
+@inline
 def canonical(value: Any, modulus: int) -> Any:
     """The element 0 .. modulus - 1 that any int64 stands for, negatives from above."""
     if modulus == MERSENNE_31:
@@ -75,27 +75,27 @@ def canonical(value: Any, modulus: int) -> Any:
     return value % modulus
 
 
-@inlined
+@inline
 def _fold_31(value: Any) -> Any:
     """A uint64 below 2^34 that equals any given uint64 modulo 2^31 - 1."""
     return (value & _P31) + (value >> _31)
 
 
-@inlined
+@inline
 def _reduce_31(value: Any) -> Any:
     """The element of 2^31 - 1 that any uint64 stands for."""
     value = _fold_31(_fold_31(value))
     return value - _P31 if value >= _P31 else value
 
 
-@inlined
+@inline
 def _reduce_61(value: Any) -> Any:
     """The element of 2^61 - 1 that any uint64 stands for."""
     value = (value & _P61) + (value >> _61)
     return value - _P61 if value >= _P61 else value
 
 
-@inlined
+@inline
 def _multiply_61(a: Any, b: Any) -> Any:
     """The product of two elements of 2^61 - 1, all uint64, from limbs of 31 and 30 bits.
 
@@ -109,7 +109,7 @@ def _multiply_61(a: Any, b: Any) -> Any:
     return _reduce_61(((a1 * b1) << _1) + (middle >> _30) + ((middle & _LOW_30) << _31) + a0 * b0)
 
 
-@inlined
+@inline
 def multiply(a: Any, b: Any, modulus: int) -> Any:
     """The product of two elements, all int64."""
     if modulus == MERSENNE_61:
@@ -129,7 +129,7 @@ MIDDLE = 2**30
 _31_BITS = np.uint64(MERSENNE_31)
 
 
-@compiled
+@compile_parallel
 def reduce_each(values: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[i] = values[i] as an element; torch takes ten times as long, and a round of LightSecAgg twice."""
     own = slice_of(out.size, thread)
@@ -138,7 +138,7 @@ def reduce_each(values: Array, modulus: int, out: Array, thread: Thread) -> None
         out[i] = canonical(values[i], modulus)
 
 
-@compiled
+@compile_parallel
 def affine_rows(
     scale: Array, offset: Array, rows: Array, row_of: Array, group_of: Array, modulus: int, out: Array, thread: Thread
 ) -> None:
@@ -154,7 +154,7 @@ def affine_rows(
                     out[b, e, t, k] = canonical(product + np.int64(offset[b, group, t, k]), modulus)
 
 
-@compiled
+@compile_parallel
 def masked_rows(
     weights: Array, rows: Array, row_of: Array, masks: Any, modulus: int, out: Array, thread: Thread
 ) -> None:
@@ -193,7 +193,7 @@ def masked_rows(
                     out[b, e, k] = total
 
 
-@compiled
+@compile_parallel
 def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[b, s, k] = sum of values[b, order[i], k] over starts[s] <= i < starts[s + 1], modulo the modulus."""
     batch, segments, width = out.shape
@@ -214,7 +214,7 @@ def segment_sums(values: Array, order: Array, starts: Array, modulus: int, out: 
                 out[b, s, k] = canonical(total[k], modulus)
 
 
-@compiled
+@compile_parallel
 def rounded_outer_sums(left: Array, right: Array, scale: float, out: Array, thread: Thread) -> None:
     """out[i, k] += sum over v of round(scale * sum over t of left[t, v, i] * right[t, v, k]), as `encode_fixed` rounds.
 
@@ -244,7 +244,7 @@ def rounded_outer_sums(left: Array, right: Array, scale: float, out: Array, thre
             out[i, k] += np.int64(total[k])
 
 
-@compiled
+@compile_parallel
 def combine(matrix: Array, first: Array, second: Array, modulus: int, out: Array, thread: Thread) -> int:
     """out[b] = matrix @ (first[b] on top of second[b]).
 
@@ -280,7 +280,7 @@ def combine(matrix: Array, first: Array, second: Array, modulus: int, out: Array
     return strangers
 
 
-@inlined
+@inline
 def _hold(row: Array, place: Array, modulus: Any) -> Any:
     """Copies a row into the buffer; how many are no elements."""
     strangers = 0
@@ -291,7 +291,7 @@ def _hold(row: Array, place: Array, modulus: Any) -> Any:
     return strangers
 
 
-@inlined
+@inline
 def _weigh(weights: Array, held: Array, modulus: int, total: Array) -> None:
     """total[k] = sum over j of weights[j] * held[j, k], as elements; four rows at a time."""
     total[:] = 0
@@ -321,7 +321,7 @@ def _weigh(weights: Array, held: Array, modulus: int, total: Array) -> None:
     _reduce(total, modulus)
 
 
-@inlined
+@inline
 def _reduce(total: Array, modulus: int) -> None:
     """Sums of products as elements."""
     if modulus == MERSENNE_31:

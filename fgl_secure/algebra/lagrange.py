@@ -70,7 +70,7 @@ class LagrangeCode:
     betas: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        whole = all(isinstance(each, int | np.integer) for each in (self.K, self.T, self.N))
+        whole = all(isinstance(item, int | np.integer) for item in (self.K, self.T, self.N))
         if not whole or self.K < 1 or self.T < 0 or self.N < 1:
             raise InputError(f"K, T and N must be integers of at least 1, 0, 1; found {self.K}, {self.T}, {self.N}")
         needed, p = self.K + self.T + self.N, self.field.modulus

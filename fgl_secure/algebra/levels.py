@@ -42,7 +42,7 @@ class Levels:
         reached = np.concatenate([np.zeros(0, dtype=np.bool_), *parts])
         return np.where(reached, coins.uniform(self.modulus, (self.length,)), 0)
 
-    def reached(self, total: NDArray[np.integer] | NDArray[np.bool_], names: Sequence[object]) -> list[int]:
+    def reached_levels(self, total: NDArray[np.integer] | NDArray[np.bool_], names: Sequence[object]) -> list[int]:
         """How many levels of each part somebody reaches.
 
         Args:
@@ -54,13 +54,13 @@ class Levels:
         """
         counts = []
         for name, place in zip(names, self._places(), strict=True):
-            found = np.flatnonzero(total[place])
-            if len(found) and int(found[-1]) >= len(found):
+            result = np.flatnonzero(total[place])
+            if len(result) and int(result[-1]) >= len(result):
                 raise ProtocolError(
                     f"levels under {name!r} must be reached from the lowest on; one is left out, so that a "
                     f"client must have handed in something else"
                 )
-            counts.append(len(found))
+            counts.append(len(result))
         return counts
 
     def _places(self) -> Iterator[slice]:

@@ -85,7 +85,7 @@ class PrimeField:
         if not self._all_elements(tensor):
             least, greatest = map(int, torch.aminmax(tensor))
             raise FieldRangeError(f"values must lie in 0..{self.modulus - 1}; found {least}..{greatest}")
-        return back(self._narrowed(tensor))
+        return back(self._as_dtype(tensor))
 
     def to_galois(self, values: ElementsT) -> Any:
         """The elements as an array of `galois.GF(modulus)`, of the same shape; needs the extra `galois`.
@@ -104,23 +104,23 @@ class PrimeField:
     def add(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
         """Sum, with broadcasting."""
         (one, other), back = _integers(a, b)
-        return back(self._reduced(_canonical(one, self.modulus) + _canonical(other, self.modulus)))
+        return back(self._reduce(_canonical(one, self.modulus) + _canonical(other, self.modulus)))
 
     def subtract(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
         """Difference, with broadcasting."""
         (one, other), back = _integers(a, b)
-        return back(self._reduced(_canonical(one, self.modulus) - _canonical(other, self.modulus)))
+        return back(self._reduce(_canonical(one, self.modulus) - _canonical(other, self.modulus)))
 
     def negate(self, a: ElementsT) -> ElementsT:
         """Additive inverse."""
         (tensor,), back = _integers(a)
-        return back(self._reduced(-_canonical(tensor, self.modulus)))
+        return back(self._reduce(-_canonical(tensor, self.modulus)))
 
     def multiply(self, a: ElementsT, b: ElementsT | int) -> ElementsT:
         """Product of corresponding elements, with broadcasting."""
         (one, other), back = _integers(a, b)
         p = self.modulus
-        return back(self._narrowed(_product(_canonical(one, p), _canonical(other, p), p)))
+        return back(self._as_dtype(_product(_canonical(one, p), _canonical(other, p), p)))
 
     def inverse(self, a: ElementsT) -> ElementsT:
         """Multiplicative inverse a^(modulus - 2); zero raises."""
@@ -133,7 +133,7 @@ class PrimeField:
             power = _product(power, base, self.modulus) if exponent & 1 else power
             base = _product(base, base, self.modulus)
             exponent >>= 1
-        return back(self._narrowed(power))
+        return back(self._as_dtype(power))
 
     def combine(self, matrix: ArrayLike, blocks: ElementsT, *, axis: int = 0) -> ElementsT:
         """Linear combinations of blocks: the matrix product along one axis.
@@ -163,10 +163,10 @@ class PrimeField:
         """
         parts, back = _integers(first, second)
         (weights,), _ = _integers(np.asarray(matrix))
-        reduced = self._reduced(weights).long().numpy()
-        combined = self._combined(reduced, parts, axis)
+        reduced = self._reduce(weights).long().numpy()
+        combined = self._combine_tensors(reduced, parts, axis)
         if combined is None:
-            combined = self._combined(reduced, [self._reduced(part) for part in parts], axis)
+            combined = self._combine_tensors(reduced, [self._reduce(part) for part in parts], axis)
         return back(combined)
 
     def combine_elements(self, matrix: NDArray[np.int64], first: ElementsT, second: Any, *, axis: int = 0) -> ElementsT:
@@ -176,12 +176,12 @@ class PrimeField:
             FieldRangeError: a value lies outside 0 .. modulus - 1.
         """
         parts, back = _integers(first, second)
-        combined = self._combined(matrix, parts, axis)
+        combined = self._combine_tensors(matrix, parts, axis)
         if combined is None:
             raise FieldRangeError(f"blocks must hold elements, 0..{self.modulus - 1}; found others")
         return back(combined)
 
-    def _combined(self, matrix: NDArray[np.int64], parts: list[torch.Tensor], axis: int) -> Any:
+    def _combine_tensors(self, matrix: NDArray[np.int64], parts: list[torch.Tensor], axis: int) -> Any:
         """The same, of tensors; None where one holds anything but elements."""
         axis %= parts[0].ndim
         shapes = [tuple(part.shape) for part in parts]
@@ -204,14 +204,14 @@ class PrimeField:
         if is_compiled(first):
             out = torch.empty((batch, len(matrix), first.shape[2]), dtype=_loop_dtype(modulus))
             parts = (_loopable(part, modulus) for part in (first, second))
-            outside = kernels.combine(_padded(matrix), *parts, modulus, out.numpy())
-            return None if outside else self._narrowed(out)
+            outside = kernels.combine(_pad_columns(matrix), *parts, modulus, out.numpy())
+            return None if outside else self._as_dtype(out)
         if not (self._all_elements(first) and self._all_elements(second)):
             return None
         stacked = [part.expand(batch, *part.shape[1:]) for part in (first, second)]
         weights = torch.as_tensor(matrix, device=first.device)
         product = _long_combination if modulus == MERSENNE_61 else _limb_combination
-        out = self._narrowed(first[:0]).new_empty((batch, len(matrix), first.shape[2]))
+        out = self._as_dtype(first[:0]).new_empty((batch, len(matrix), first.shape[2]))
         for start in range(0, first.shape[2], PIECE):
             rows = torch.cat([part[..., start : start + PIECE].long() for part in stacked], dim=1)
             out[..., start : start + PIECE] = product(weights, rows, modulus)
@@ -237,7 +237,7 @@ class PrimeField:
         for start in range(0, len(flat), some):
             products = _product(_canonical(flat[start : start + some], self.modulus), right, self.modulus)
             sums[start : start + some] = _total(products, self.modulus)
-        return back(self._narrowed(sums.reshape(left.shape[:-1])))
+        return back(self._as_dtype(sums.reshape(left.shape[:-1])))
 
     def grouped_sums(self, values: ElementsT, segments: Segments, *, batch_axes: int = 0) -> ElementsT:
         """Sums the rows of each segment.
@@ -254,9 +254,9 @@ class PrimeField:
         batch, item = tuple(tensor.shape[:batch_axes]), tuple(tensor.shape[batch_axes + 1 :])
         segments.check_rows(tensor.shape[batch_axes])
         flat = tensor.reshape(math.prod(batch), segments.rows, math.prod(item))
-        return back(self._grouped(flat, segments).reshape(*batch, len(segments), *item))
+        return back(self._sum_segments(flat, segments).reshape(*batch, len(segments), *item))
 
-    def _grouped(self, values: torch.Tensor, segments: Segments) -> torch.Tensor:
+    def _sum_segments(self, values: torch.Tensor, segments: Segments) -> torch.Tensor:
         """Values [b, m, w] to [b, s, w]."""
         batch, _, width = values.shape
         if is_compiled(values):
@@ -270,9 +270,9 @@ class PrimeField:
         wide = _canonical(values, self.modulus)
         out = torch.zeros((batch, len(segments), width), dtype=torch.int64, device=values.device)
         if self.modulus != MERSENNE_61:
-            return self._reduced(out.index_add(1, index, wide))
+            return self._reduce(out.index_add(1, index, wide))
         low, high = out.index_add(1, index, wide & MERSENNE_31), out.index_add(1, index, wide >> 31)
-        return self._narrowed(_joined(high, low))
+        return self._as_dtype(_join_words(high, low))
 
     def encode_fixed(self, values: Any, scale: float, most: float) -> Any:
         """Return round(values * scale), halves away from zero, as elements; `most` is below 2^62.
@@ -293,8 +293,8 @@ class PrimeField:
         whole = scaled.trunc()  # adding a half first would round twice: just below it, and beyond 2^52
         element = (scaled - whole).mul_(2).trunc_().add_(whole).long()
         element += (element >> 63) & self.modulus
-        found = self._narrowed(element) if most < self.modulus else self._reduced(element)
-        return found if isinstance(values, torch.Tensor) else found.numpy()
+        result = self._as_dtype(element) if most < self.modulus else self._reduce(element)
+        return result if isinstance(values, torch.Tensor) else result.numpy()
 
     def decode_fixed(self, elements: Any, scale: float) -> Any:
         """Return representatives of least magnitude, divided by scale: float64."""
@@ -309,13 +309,13 @@ class PrimeField:
         least, greatest = torch.aminmax(tensor)
         return int(least) >= 0 and int(greatest) < self.modulus
 
-    def _narrowed(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _as_dtype(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same elements in the field's dtype; no copy where it is that already."""
         return tensor.to(DTYPES[self.dtype.itemsize])
 
-    def _reduced(self, tensor: torch.Tensor) -> torch.Tensor:
+    def _reduce(self, tensor: torch.Tensor) -> torch.Tensor:
         """Remainders."""
-        return self._narrowed(_canonical(tensor, self.modulus))
+        return self._as_dtype(_canonical(tensor, self.modulus))
 
 
 def _integers(first: ElementsT, *others: Any) -> tuple[list[torch.Tensor], Callable[[torch.Tensor], ElementsT]]:
@@ -325,15 +325,15 @@ def _integers(first: ElementsT, *others: Any) -> tuple[list[torch.Tensor], Calla
         InputError: one has another dtype, or does not fit int64.
     """
     operands: tuple[Any, ...] = (first, *others)
-    like = next((each for each in operands if isinstance(each, torch.Tensor)), None)
+    like = next((item for item in operands if isinstance(item, torch.Tensor)), None)
     back: Any = torch.Tensor.numpy if like is None else lambda result: result
     if like is not None:
-        tensors = [torch.as_tensor(each, device=like.device) for each in operands]
+        tensors = [torch.as_tensor(item, device=like.device) for item in operands]
         wrong = [tensor.dtype for tensor in tensors if tensor.dtype not in INTEGERS]
         if wrong:
             raise InputError(f"values must be integers; found dtype {wrong[0]}")
         return tensors, back
-    arrays = [np.asarray(each) for each in operands]
+    arrays = [np.asarray(item) for item in operands]
     for array in arrays:
         if array.dtype.kind not in "iu":
             raise InputError(f"values must be integers; found dtype {array.dtype}")
@@ -368,7 +368,7 @@ def _loopable(values: torch.Tensor, modulus: int) -> Array:
     return array
 
 
-def _padded(matrix: Any) -> NDArray[np.uint64]:
+def _pad_columns(matrix: Any) -> NDArray[np.uint64]:
     """With columns of zeros up to a multiple of four."""
     out = np.zeros((len(matrix), -(-matrix.shape[1] // 4) * 4), dtype=np.uint64)
     out[:, : matrix.shape[1]] = matrix
@@ -404,7 +404,7 @@ def _product(a: torch.Tensor, b: torch.Tensor, modulus: int) -> torch.Tensor:
     return _canonical(2 * (a1 * b1) + (middle >> 30) + ((middle & (2**30 - 1)) << 31) + folded, modulus)
 
 
-def _joined(high: torch.Tensor, low: torch.Tensor) -> torch.Tensor:
+def _join_words(high: torch.Tensor, low: torch.Tensor) -> torch.Tensor:
     """The number high * 2^31 + low modulo 2^61 - 1, for non-negative int64."""
     shift = torch.full_like(high, 2**31)
     return _canonical(_product(_canonical(high, MERSENNE_61), shift, MERSENNE_61) + _canonical(low, MERSENNE_61),
@@ -415,7 +415,7 @@ def _total(elements: torch.Tensor, modulus: int) -> torch.Tensor:
     """The sums of elements over the last axis, all int64: fewer than 2^32 of them."""
     if modulus != MERSENNE_61:
         return _canonical(elements.sum(-1), modulus)
-    return _joined((elements >> 31).sum(-1), (elements & MERSENNE_31).sum(-1))
+    return _join_words((elements >> 31).sum(-1), (elements & MERSENNE_31).sum(-1))
 
 
 def _limb_combination(weights: torch.Tensor, rows: torch.Tensor, modulus: int) -> torch.Tensor:

@@ -56,7 +56,7 @@ def most_fraction_bits(bound: float, room: int) -> int:
     return bits if units_of(bound, bits) <= room else bits - 1
 
 
-def rounded(
+def round_fixed_point(
     values: NDArray[np.floating[Any]],
     fraction_bits: int,
     kind: type[np.integer[Any]] = np.int64,
@@ -75,7 +75,7 @@ def rounded(
     wide = np.float64 if abs(fraction_bits) >= _MOST_EXPONENT else np.float32 if native == np.float16 else native
     flat = np.ascontiguousarray(values.reshape(-1), dtype=wide)
     if abs(fraction_bits) >= _MOST_EXPONENT:
-        flat, fraction_bits = scaled(flat, fraction_bits), 0
+        flat, fraction_bits = scale(flat, fraction_bits), 0
     _round(flat, 2.0**fraction_bits, out.reshape(-1))
     return out
 
@@ -87,11 +87,11 @@ def _round(values: NDArray[np.floating[Any]], scale: float, out: Integers) -> No
         out[i] = np.int64(np.rint(np.float64(values[i]) * scale))
 
 
-def scaled(values: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
+def scale(values: NDArray[np.float64], exponent: int) -> NDArray[np.float64]:
     """X 2^e, as `numpy.ldexp` has it, which takes ten times as long."""
     near = abs(exponent) < _MOST_EXPONENT
-    found: NDArray[np.float64] = values * 2.0**exponent if near else np.ldexp(values, exponent)
-    return found
+    result: NDArray[np.float64] = values * 2.0**exponent if near else np.ldexp(values, exponent)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class FixedPoint:
             >>> fixed.of_degree(2).decode(squares)
             array([0.25  , 0.5625])
         """
-        if not all(isinstance(each, int | np.integer) and each >= 1 for each in (terms, degree)):
+        if not all(isinstance(item, int | np.integer) and item >= 1 for item in (terms, degree)):
             raise InputError(f"terms and degree must be integers of at least 1; found {terms!r} and {degree!r}")
         there, numbers = field or PrimeField(), as_floats(values, "values")
         bound = finite(largest_magnitude(numbers), "values") or 1.0
@@ -342,7 +342,7 @@ class FixedPoint:
                 f"{self.what} must not exceed the bound {self.bound:g}; at least one does: {self.remedy}"
             )
         kind = np.int32 if narrow and self.largest < 2**31 else np.int64
-        return rounded(values, self.fraction_bits, kind, out)
+        return round_fixed_point(values, self.fraction_bits, kind, out)
 
     @overload
     def decode(self, total: torch.Tensor) -> torch.Tensor: ...
@@ -354,7 +354,7 @@ class FixedPoint:
         Elements are taken as their representatives of least magnitude.
         """
         if self.field is None:
-            return scaled(total / weight, -self.fraction_bits)
+            return scale(total / weight, -self.fraction_bits)
         return self.field.decode_fixed(total, 2.0**self.fraction_bits)
 
     def _elements(self, values: Any, field: PrimeField) -> Any:
@@ -415,8 +415,8 @@ def rounded_stochastically(values: Floats, coins: Coins, steps: int = STEPS) -> 
     """
     low = np.floor(values)
     up = coins.uniform(steps, values.shape) < (values - low) * steps
-    found: Integers = low.astype(np.int64) + up
-    return found
+    result: Integers = low.astype(np.int64) + up
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,7 +477,7 @@ class LowPrecision:
         """Entries of a vector."""
         return self.size + self.digits * self.whole
 
-    def rounded(self, reals: Floats, integers: Integers, coins: Coins) -> tuple[Integers, Floats]:
+    def round(self, reals: Floats, integers: Integers, coins: Coins) -> tuple[Integers, Floats]:
         """A vector, and what it is off by.
 
         Args:
@@ -503,7 +503,7 @@ class LowPrecision:
     def split(self, total: Integers) -> tuple[Floats, Integers]:
         """The sums of the numbers, float64 [size], and of the integers, int64 [whole], from that of the vectors."""
         reals: Floats = total[: self.size].astype(np.float64) * np.repeat(self.units, self.lengths)
-        return reals, joined(total[self.size :], self.whole, self.bits)
+        return reals, join_digits(total[self.size :], self.whole, self.bits)
 
     def encode(self, rows: Floats) -> Integers:
         """Int64 [k, width] of reals [k, size + whole], as recordings have them: multiples of units, and integers."""
@@ -533,7 +533,7 @@ class LowPrecision:
         return (np.sign(integers) * digits).reshape(-1)
 
 
-def joined(digits: Integers, whole: int, bits: int) -> Integers:
+def join_digits(digits: Integers, whole: int, bits: int) -> Integers:
     """Sums of integers from those of their digits, int64 [places * whole]: int64 [whole]."""
     rows = digits.reshape(-1, whole) if whole else np.zeros((0, 0), dtype=np.int64)
     total = np.zeros(whole, dtype=np.int64)
@@ -548,7 +548,7 @@ def check_lengths(lengths: Sequence[int], size: int) -> tuple[int, ...]:
     Raises:
         InputError: they are not.
     """
-    found = tuple(int(length) for length in lengths)
-    if min(found, default=0) < 0 or sum(found) != size:
-        raise InputError(f"parts must be lengths that add up to {size}; found {sum(found)}")
-    return found
+    result = tuple(int(length) for length in lengths)
+    if min(result, default=0) < 0 or sum(result) != size:
+        raise InputError(f"parts must be lengths that add up to {size}; found {sum(result)}")
+    return result

@@ -18,7 +18,7 @@ import torch
 from llvmlite import binding
 from numpy.typing import NDArray
 
-from fgl_secure.algebra.kernels import compiled, inlined
+from fgl_secure.algebra.kernels import compile_parallel, inline
 from fgl_secure.algebra.prime_field import Elements, PrimeField
 from fgl_secure.errors import FieldRangeError
 from fgl_secure.threads import Thread, range_of, read_only
@@ -55,10 +55,10 @@ def words_below(fields: Sequence[PrimeField]) -> int:
 
 def residues(fields: Sequence[PrimeField], integers: NDArray[np.signedinteger[Any]]) -> Residues:
     """The remainders of integers, int32 or int64, in each field: int8 of their shape."""
-    return shared(fields, np.ones((len(fields), 1), dtype=np.int64), integers, ())
+    return combine(fields, np.ones((len(fields), 1), dtype=np.int64), integers, ())
 
 
-def shared(
+def combine(
     fields: Sequence[PrimeField],
     weights: Integers,
     integers: NDArray[np.signedinteger[Any]],
@@ -78,11 +78,11 @@ def shared(
     shape = words[0].shape if words else integers.shape
     flat = read_only(np.ascontiguousarray(np.broadcast_to(integers, shape)).reshape(-1))
     out = np.empty((len(fields), flat.size), dtype=BYTE)
-    _combine(np.empty((0, 0), dtype=np.int32), flat, _stacked(words, flat.size), *_numbers(fields, weights), out)
-    return tuple(each.reshape(shape) for each in out)
+    _combine(np.empty((0, 0), dtype=np.int32), flat, _stack_words(words, flat.size), *_numbers(fields, weights), out)
+    return tuple(item.reshape(shape) for item in out)
 
 
-def masked(
+def mask(
     fields: Sequence[PrimeField], values: NDArray[np.signedinteger[Any]], weights: Integers, words: Sequence[Words]
 ) -> Residues:
     """Remainders of integers, with combinations of words added to them.
@@ -94,9 +94,9 @@ def masked(
         words: s arrays of int64 numbers of that shape, none negative; at most 512 arrays.
     """
     flat = np.ascontiguousarray(values).reshape(len(fields), -1)
-    out, stacked = np.empty(flat.shape, dtype=BYTE), _stacked(words, flat.shape[1])
+    out, stacked = np.empty(flat.shape, dtype=BYTE), _stack_words(words, flat.shape[1])
     _combine(flat, read_only(np.empty(0, dtype=np.int32)), stacked, *_numbers(fields, weights), out)
-    return tuple(each.reshape(values.shape[1:]) for each in out)
+    return tuple(item.reshape(values.shape[1:]) for item in out)
 
 
 def from_combined(fields: Sequence[PrimeField], weights: Integers, values: Elements) -> Integers:
@@ -174,10 +174,10 @@ def _bytes_are_fast() -> bool:
         return False
 
 
-def _stacked(words: Sequence[Words], size: int) -> Words:
+def _stack_words(words: Sequence[Words], size: int) -> Words:
     if len(words) == 1:
         return words[0].reshape(1, size)
-    return np.array([each.reshape(-1) for each in words], dtype=np.int64).reshape(len(words), size)
+    return np.array([word.reshape(-1) for word in words], dtype=np.int64).reshape(len(words), size)
 
 
 def _numbers(fields: Sequence[PrimeField], weights: Integers) -> tuple[Integers, Integers]:
@@ -187,7 +187,7 @@ def _numbers(fields: Sequence[PrimeField], weights: Integers) -> tuple[Integers,
     return np.ascontiguousarray(least[:1] if (least == least[0]).all() else least), primes
 
 
-@inlined
+@inline
 def _rest(value: Any, prime: Any, inverse: Any) -> Any:
     """The remainder of least magnitude of a float64 integer below 2^51, modulo an odd prime.
 
@@ -197,7 +197,7 @@ def _rest(value: Any, prime: Any, inverse: Any) -> Any:
     return value - np.rint(value * inverse) * prime
 
 
-@compiled
+@compile_parallel
 def _combine(
     values: NDArray[Any],
     integers: NDArray[Any],
@@ -234,19 +234,19 @@ def _combine(
             for f in range(len(primes)) if len(weights) == 1 else range(group, group + 1):
                 prime, inverse = np.float64(primes[f]), 1.0 / primes[f]
                 lift = _rest(np.float64(2**32), prime, inverse)
-                found = out[f, first : first + here]
+                result = out[f, first : first + here]
                 if values.size:
                     ours = values[f, first : first + here]
                     for i in range(here):
                         upper = high[i] if few else _rest(high[i], prime, inverse)
-                        found[i] = np.int32(_rest(upper * lift + low[i] + np.float64(ours[i]), prime, inverse))
+                        result[i] = np.int32(_rest(upper * lift + low[i] + np.float64(ours[i]), prime, inverse))
                 else:
                     for i in range(here):
                         upper = high[i] if few else _rest(high[i], prime, inverse)
-                        found[i] = np.int32(_rest(upper * lift + low[i], prime, inverse))
+                        result[i] = np.int32(_rest(upper * lift + low[i], prime, inverse))
 
 
-@compiled
+@compile_parallel
 def _join(
     values: Elements, weights: Integers, primes: Integers, parts: Integers, whole: int, out: Integers, thread: Thread
 ) -> None:
@@ -254,8 +254,8 @@ def _join(
     (count, terms, size), half, over = values.shape, whole // 2, 1.0 / whole
     for piece in range_of((size + _PIECE - 1) // _PIECE, thread):
         first, here = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
-        total, found = np.empty(_PIECE), out[first : first + here]
-        found[:] = 0
+        total, result = np.empty(_PIECE), out[first : first + here]
+        result[:] = 0
         for f in range(count):
             prime, inverse, part = np.float64(primes[f]), 1.0 / primes[f], parts[f]
             total[:] = 0
@@ -264,8 +264,8 @@ def _join(
                 for i in range(here):
                     total[i] += weight * np.float64(line[i])
             for i in range(here):
-                found[i] += np.int64(_rest(total[i], prime, inverse)) * part
+                result[i] += np.int64(_rest(total[i], prime, inverse)) * part
         for i in range(here):
-            rest = found[i] - np.int64(np.float64(found[i]) * over) * whole
+            rest = result[i] - np.int64(np.float64(result[i]) * over) * whole
             rest = rest + whole if rest < -half else rest
-            found[i] = rest - whole if rest > half else rest
+            result[i] = rest - whole if rest > half else rest

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from fgl_secure.attacks.base import Alone, Attack, Measurement, alone
+from fgl_secure.attacks.base import Attack, KnowledgeBaseline, Measurement, alone
 from fgl_secure.attacks.registry import attack
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.method import Method, Source, check_method, several
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.plan import AuditPlan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report, report_of, sentence
@@ -81,7 +81,7 @@ def audit(
 
 
 def examine(
-    plan: Plan,
+    plan: AuditPlan,
     chosen: _Chosen,
     *,
     command: str = "",
@@ -95,28 +95,28 @@ def examine(
         command: how to repeat it, for the report.
         progress: as in `audit`.
     """
-    scenarios = frozenset(each.card.scenario for each in chosen)
+    scenarios = frozenset(item.card.scenario for item in chosen)
     plan = replace(plan, subjects=tuple(subject.read_in(scenarios) for subject in plan.subjects))
     results, records = {}, [_boundary_record(plan)]
-    positive = cache(lambda each: _positive_control(each, control(each.card.control, [plan.controls])))
-    found: dict[str, list[_Attempt]] = {}
+    positive = cache(lambda item: _positive_control(item, control(item.card.control, [plan.controls])))
+    outcome: dict[str, list[_Attempt]] = {}
     for subject in plan.subjects:
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = replace(result, transcript=result.transcript.sizes())
-        told, runs = progress(f"attacking {subject.name}") if progress else None, subject.attacked(result)
+        told, runs = progress(f"attacking {subject.name}") if progress else None, subject.record_training(result)
         del result  # what was said is gigabytes, which nobody needs once it has been attacked
-        found[subject.name] = list(attempts(chosen, subject, runs, plan.seed + 1, told))
+        outcome[subject.name] = list(attempts(chosen, subject, runs, plan.seed + 1, told))
     if progress:
         progress("attacking runs in the clear, and controls")
-    clear = _in_the_clear(plan, chosen, found)
+    clear = _in_the_clear(plan, chosen, outcome)
     for subject in plan.subjects:
         claim = subject.claims[subject.name]
-        for attempt in found[subject.name]:
+        for attempt in outcome[subject.name]:
             for figure in attempt.found:
                 there = clear.get(_what(attempt.attack, attempt, figure.metric))
                 working = positive(attempt.attack)[figure.metric]
                 records.append(_record(attempt, figure, there, working, claim, plan))
-    return report_of(plan, results, records, chosen, _blind(found), command)
+    return report_of(plan, results, records, chosen, _blind(outcome), command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +152,17 @@ class _Attempt:
         return self.nulls.get(metric, _Null())
 
 
-def _verdict_on(found: Measurement) -> Verdict:
+def _verdict_on(measurement: Measurement) -> Verdict:
     """What a figure says by itself."""
-    return Verdict.CONTEXT if found.context else judge(found.value, found.interval, found.prior, exact=found.exact)
+    return (
+        Verdict.CONTEXT
+        if measurement.context
+        else judge(measurement.value, measurement.interval, measurement.prior, exact=measurement.exact)
+    )
 
 
 def attempts(
-    chosen: _Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, told: Progress | None = None
+    chosen: _Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, progress: Progress | None = None
 ) -> Iterator[_Attempt]:
     """Every attack on every run that it is for, each beside an independent run of the same shape.
 
@@ -170,28 +174,28 @@ def attempts(
         subject: what was run.
         runs: of the subject, as attacks read them.
         seed: of the independent runs.
-        told: called when an attack begins, with how many began and how many there are; some read no run of these.
+        progress: called when an attack begins, with how many began and how many there are; some read no run of these.
     """
     begun, others = set[str](), None
     for run in runs:
-        reading = [each for each in chosen if run.is_for(each)]
-        found: list[tuple[Measurement, ...] | None] = []
-        for each in reading:
-            begun.add(each.card.name)
-            if told is not None:
-                told(len(begun), len(chosen))
-            guess = run.guess(each)
-            found.append(None if guess is None else run.measure(each, guess))
+        reading = [item for item in chosen if run.is_for(item)]
+        result: list[tuple[Measurement, ...] | None] = []
+        for item in reading:
+            begun.add(item.card.name)
+            if progress is not None:
+                progress(len(begun), len(chosen))
+            guess = run.guess(item)
+            result.append(None if guess is None else run.measure(item, guess))
             del guess
         run = run.unheard()  # noqa: PLW2901  # what was said in it takes gigabytes, and so does the other one
         collect_if_large()
-        others = subject.independent(seed).recorded(seed) if others is None else others
+        others = subject.independent(seed).record_runs(seed) if others is None else others
         other = next(others, None)
         if other is None or run.scenario != other.scenario:
             raise _other_runs(subject)
-        for each, figures in zip(reading, found, strict=True):
-            nulls = {} if figures is None else _nulls(each, run, other)
-            yield _Attempt(each, run.protocol, run.what, run.scenario, figures or (), nulls)
+        for item, figures in zip(reading, result, strict=True):
+            nulls = {} if figures is None else _nulls(item, run, other)
+            yield _Attempt(item, run.protocol, run.what, run.scenario, figures or (), nulls)
         del run, other
         collect_if_large()
     if others is not None and next(others, None) is not None:
@@ -207,10 +211,10 @@ def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict
     return {} if guess is None else {f.metric: _Null(f.value, f.interval) for f in run.score(each, guess)}
 
 
-def _blind(found: Mapping[str, list[_Attempt]]) -> dict[str, set[str]]:
+def _blind(result: Mapping[str, list[_Attempt]]) -> dict[str, set[str]]:
     """By name of a run, the attacks that found nothing to read in it, nor in any exchange beside it."""
-    read = {name: {each.attack.card.name for each in all_ if each.found} for name, all_ in found.items()}
-    return {name: {each.attack.card.name for each in all_} - read[name] for name, all_ in found.items()}
+    read = {name: {item.attack.card.name for item in all_ if item.found} for name, all_ in result.items()}
+    return {name: {item.attack.card.name for item in all_} - read[name] for name, all_ in result.items()}
 
 
 def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
@@ -228,7 +232,7 @@ def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
     return tuple(attack(name) for name in dict.fromkeys(wanted))
 
 
-def _check_measured(plan: Plan, records: Iterable[Record]) -> None:
+def _check_measured(plan: AuditPlan, records: Iterable[Record]) -> None:
     """Refuses to say of named schemes that nothing violates them when nothing was measured.
 
     Attacks that read the run of one scheme and find nothing to read in that of another have said something of both.
@@ -239,7 +243,7 @@ def _check_measured(plan: Plan, records: Iterable[Record]) -> None:
         raise InputError(f"attack must name at least one that can read a run of {runs}; those chosen measured nothing")
 
 
-def _recorded_training(plan: Plan, subject: Subject, progress: Callable[[str], Progress] | None) -> TrainingResult:
+def _recorded_training(plan: AuditPlan, subject: Subject, progress: Callable[[str], Progress] | None) -> TrainingResult:
     return subject.train(
         coins=SimulationCoins(plan.seed),
         recording=subject.recording,
@@ -255,18 +259,18 @@ def _what(attack: Attack[Any, Any], run: RecordedRun | _Attempt, metric: str) ->
     return attack.card.name, run.scenario, run.what, metric
 
 
-def _in_the_clear(plan: Plan, chosen: _Chosen, found: Mapping[str, list[_Attempt]]) -> dict[_What, Measurement]:
+def _in_the_clear(plan: AuditPlan, chosen: _Chosen, result: Mapping[str, list[_Attempt]]) -> dict[_What, Measurement]:
     """The most that attacks which found something find on the same subject where nothing is protected.
 
     Runs in the clear that are audited themselves are not run again.
     """
-    at_work = {attempt.attack.card.name for each in found.values() for attempt in each if attempt.found}
-    working = tuple(each for each in chosen if each.card.name in at_work)
+    at_work = {attempt.attack.card.name for item in result.values() for attempt in item if attempt.found}
+    working = tuple(item for item in chosen if item.card.name in at_work)
     clear: dict[_What, Measurement] = {}
-    subjects = [each for one in plan.subjects for each in one.unprotected()]
-    for subject in {each.name: each for each in reversed(subjects)}.values():
-        known = ((each.attack, each, each.found) for each in found.get(subject.name, ()))
-        for tried, run, figures in known if subject.name in found else _unprotected(working, subject, plan.seed):
+    subjects = [item for one in plan.subjects for item in one.unprotected_subjects()]
+    for subject in {item.name: item for item in reversed(subjects)}.values():
+        known = ((item.attack, item, item.found) for item in result.get(subject.name, ()))
+        for tried, run, figures in known if subject.name in result else _run_unprotected(working, subject, plan.seed):
             for figure in figures:
                 best = clear.setdefault(_what(tried, run, figure.metric), figure)
                 if figure.value > best.value:
@@ -274,15 +278,15 @@ def _in_the_clear(plan: Plan, chosen: _Chosen, found: Mapping[str, list[_Attempt
     return clear
 
 
-def _unprotected(
+def _run_unprotected(
     working: _Chosen, subject: Subject, seed: int
 ) -> Iterator[tuple[Attack[Any, Any], RecordedRun | _Attempt, tuple[Measurement, ...]]]:
     """Runs a subject for its figures alone."""
-    for run in subject.recorded(seed):
-        for each in working:
-            guess = run.guess(each) if run.is_for(each) else None
+    for run in subject.record_runs(seed):
+        for item in working:
+            guess = run.guess(item) if run.is_for(item) else None
             if guess is not None:
-                yield each, run, run.measure(each, guess)
+                yield item, run, run.measure(item, guess)
             del guess
         del run  # before the next one is there
         collect_if_large()
@@ -293,13 +297,18 @@ def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, 
     guess = broken.guess(each)
     if guess is None:
         raise AssertionError(f"attack {each.card.name} must be able to read its control")
-    return {found.metric: found.value / found.reachable for found in broken.score(each, guess)}
+    return {result.metric: result.value / result.reachable for result in broken.score(each, guess)}
 
 
 def _record(
-    attempt: _Attempt, found: Measurement, clear: Measurement | None, positive: float, claim: Claim, plan: Plan
+    attempt: _Attempt,
+    measurement: Measurement,
+    clear: Measurement | None,
+    positive: float,
+    claim: Claim,
+    plan: AuditPlan,
 ) -> Record:
-    card, null, verdict = attempt.attack.card, attempt.null(found.metric), _verdict_on(found)
+    card, null, verdict = attempt.attack.card, attempt.null(measurement.metric), _verdict_on(measurement)
     record = Record(
         attack=card.name,
         view=f"{card.observer}, {attempt.what}{f'; knows {card.auxiliary}' if card.auxiliary else ''}",
@@ -307,23 +316,23 @@ def _record(
         protocol=attempt.protocol,
         dataset=plan.graph.graph.name,
         partition=plan.graph.partition,
-        metric=found.metric,
-        value=found.value,
-        ci95=found.interval,
-        random=found.random,
-        prior=found.prior,
+        metric=measurement.metric,
+        value=measurement.value,
+        ci95=measurement.interval,
+        random=measurement.random,
+        prior=measurement.prior,
         knowledge=alone(attempt.attack),
         in_the_clear=None if clear is None else clear.value,
         in_the_clear_verdict=None if clear is None else _verdict_on(clear),
-        n=found.n,
+        n=measurement.n,
         seed=plan.seed,
         positive_control=positive,
         positive_minimum=card.minimum,
         null_control=null.value,
         null_interval=null.interval,
-        detectable_advantage=detectable(found),
+        detectable_advantage=detectable(measurement),
         verdict=verdict,
-        finding=found.finding,
+        finding=measurement.finding,
     )
     broken = claim.broken_by(card.secret, card.coalition, card.circumstance)
     outside = card.circumstance is Circumstance.MALICIOUS_DEVICE  # every claim assumes semi-honest parties
@@ -332,16 +341,16 @@ def _record(
     return replace(record, violates_guarantee=True, claim=sentence(broken))
 
 
-def detectable(found: Measurement) -> float:
+def detectable(measurement: Measurement) -> float:
     """The smallest true figure that the verdict rule calls a leak 99 times in 100."""
-    if found.exact:
-        return detectable_rate(found.n, found.prior)
-    if found.arms is not None:
-        return detectable_difference(found.arms[:2], found.arms[2], found.prior)
-    return detectable_shift(found.value, found.interval, found.prior)
+    if measurement.exact:
+        return detectable_rate(measurement.n, measurement.prior)
+    if measurement.arms is not None:
+        return detectable_difference(measurement.arms[:2], measurement.arms[2], measurement.prior)
+    return detectable_shift(measurement.value, measurement.interval, measurement.prior)
 
 
-def _boundary_record(plan: Plan) -> Record:
+def _boundary_record(plan: AuditPlan) -> Record:
     """eps_p of HiFGL (A.1, Eq. 6): what silos would see if they could read their devices' neighbours."""
     on_boundary = boundary_nodes(plan.graph)
     share = exact_proportion(int(on_boundary.sum()), len(on_boundary))
@@ -357,7 +366,7 @@ def _boundary_record(plan: Plan) -> Record:
         ci95=share.interval,
         random=0.0,
         prior=0.0,
-        knowledge=Alone.NOTHING_KNOWN,
+        knowledge=KnowledgeBaseline.NOTHING_KNOWN,
         n=share.n,
         seed=plan.seed,
         detectable_advantage=detectable_rate(share.n, 0.0),

@@ -31,17 +31,17 @@ def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
     """
     known, makers = dict[str, Callable[[], RecordedRun]](), tuple(makers)
     # installed packages are loaded, with all that they import, for names that methods do not make alone
-    for each in makers if any(name in each for each in makers) else (*makers, *_installed()):
-        twice = next((one for one in each if known.get(one, each[one]) is not each[one]), None)
+    for item in makers if any(name in item for item in makers) else (*makers, *_installed_controls()):
+        twice = next((one for one in item if known.get(one, item[one]) is not item[one]), None)
         if twice is not None:
             raise InputError(f"control must be made by one package; found two for {twice}")
-        known.update(each)
+        known.update(item)
     if name not in known:
         raise UnknownNameError("control", name, tuple(known))
     return known[name]()
 
 
-def _installed() -> Iterable[Makers]:
+def _installed_controls() -> Iterable[Makers]:
     for point in plugins.installed_plugins(GROUP):
         named = plugins.load_plugin(point)
         if not isinstance(named, Mapping):

@@ -41,13 +41,13 @@ def environment() -> Environment:
     )
     environment.filters.update(
         count=wording.count_text, size=wording.bytes_text, figure=wording.figure, interval=wording.with_interval,
-        slug=lambda text: str(text).replace(" ", "-"), named=tables.named, clear=wording.in_the_clear,
+        slug=lambda text: str(text).replace(" ", "-"), named=tables.join_names, clear=wording.in_the_clear,
     )  # fmt: skip
     return environment
 
 
 def _context(report: Report) -> dict[str, object]:
-    axis = axis_down_to(min((min(each.value, each.ci95.low, each.prior) for each in report.records), default=0.0))
+    axis = axis_down_to(min((min(item.value, item.ci95.low, item.prior) for item in report.records), default=0.0))
     groups = tables.groups(report)
     names = tuple(dict.fromkeys((*tables.schemes(report), *report.protocols)))
     entries = tuple(entry for group in groups for entry in group.told)
@@ -84,8 +84,8 @@ def _context(report: Report) -> dict[str, object]:
 
 def _is_drawn(name: str, entries: Sequence[tables.AttackEntry], report: Report) -> bool:
     """Whether a plot has a mark of a scheme."""
-    return name in (report.audited, *_named_runs(report)) or any(
-        each.scheme == name for entry in entries for each in entry.schemes
+    return name in (report.audited_protocol, *_named_runs(report)) or any(
+        scheme.scheme == name for entry in entries for scheme in entry.schemes
     )
 
 
@@ -97,7 +97,7 @@ def _named_runs(report: Report) -> list[str]:
 def title(report: Report) -> str:
     """The page's title, `Privacy audit of secmp on Cora`."""
     dataset = report.run.get("dataset")
-    return f"Privacy audit of {report.audited}" + (f" on {dataset}" if dataset else "")
+    return f"Privacy audit of {report.audited_protocol}" + (f" on {dataset}" if dataset else "")
 
 
 def command_text(command: object) -> str:
@@ -123,15 +123,15 @@ def _sections(report: Report) -> list[dict[str, object]]:
         {
             "protocol": name,
             "summary": wording.protocol_summary(report, name),
-            "exposures": _received(report, name),
-            "claim": [(head, said) for key, head in _HEADINGS if (said := wording.claimed(report, name, key))],
+            "exposures": _exposures_by_party(report, name),
+            "claim": [(head, said) for key, head in _HEADINGS if (said := wording.claim_sentences(report, name, key))],
         }
-        for name in dict.fromkeys((report.audited, *report.protocols))
+        for name in dict.fromkeys((report.audited_protocol, *report.protocols))
         if name in report.protocols
     ]
 
 
-def _received(report: Report, protocol: str) -> list[tuple[str, list[Exposure]]]:
+def _exposures_by_party(report: Report, protocol: str) -> list[tuple[str, list[Exposure]]]:
     """What each party of a protocol received, parties in order of first appearance."""
     mine = [row for row in report.exposures if row.protocol == protocol]
     parties = dict.fromkeys(row.receiver_role for row in mine)
@@ -219,16 +219,16 @@ def _shape_of(schemes: Sequence[str], name: str) -> str:
 
 def lanes(entry: tables.AttackEntry, axis: Axis, schemes: Sequence[str]) -> tuple[_Lane, ...]:
     """The lines of one attack, one a scheme."""
-    return tuple(_lane(each, axis, schemes, i) for i, each in enumerate(entry.schemes))
+    return tuple(_lane(scheme, axis, schemes, i) for i, scheme in enumerate(entry.schemes))
 
 
-def _lane(each: tables.UnderScheme, axis: Axis, schemes: Sequence[str], index: int) -> _Lane:
-    record = each.headline
+def _lane(item: tables.UnderScheme, axis: Axis, schemes: Sequence[str], index: int) -> _Lane:
+    record = item.headline
     return _Lane(
-        scheme=each.scheme,
-        shape=_shape_of(schemes, each.scheme),
-        tone=each.tone,
-        text=f"{each.scheme}: {record.metric} {wording.with_interval(record)}, baseline {wording.figure(record.prior)}",
+        scheme=item.scheme,
+        shape=_shape_of(schemes, item.scheme),
+        tone=item.tone,
+        text=f"{item.scheme}: {record.metric} {wording.with_interval(record)}, baseline {wording.figure(record.prior)}",
         y=LANE * index + LANE // 2 + 2,
         at=axis.place(record.value),
         low=axis.place(record.ci95.low),

@@ -126,13 +126,13 @@ def _rows(
     an attack looks from; and for the first of them where there is none.
     """
     made = tuple(claims)
-    measured = [cards[each.attack] for each in records if each.attack in cards and each.verdict.is_measured]
+    measured = [cards[item.attack] for item in records if item.attack in cards and item.verdict.is_measured]
     looked = {
         (card.secret, card.observer) for card in measured if card.circumstance is not Circumstance.MALICIOUS_DEVICE
     }
     admitted = {(leak.secret, leak.role) for claim in made for leak in claim.leaks_by_design}
     wanted = looked | admitted
-    for promise in (each for claim in made for each in claim.guarantees):
+    for promise in (item for claim in made for item in claim.guarantees):
         roles = [role for role, most in promise.coalition.items() if most > 0]
         if roles and not any((promise.secret, role) in wanted for role in roles):
             wanted.add((promise.secret, roles[0]))
@@ -149,44 +149,44 @@ def _cell(
     cards: Mapping[str, Card],
     blind: Collection[str],
 ) -> Cell:
-    promised = [each for each in claim.guarantees if each.secret is secret and each.coalition.get(role, 0) > 0]
-    admitted = [each for each in claim.leaks_by_design if each.secret is secret and each.role is role]
-    against = [each for each in about if each.violates_guarantee]
-    exposed = [each for each in about if each.verdict.is_exposure and each.controls_hold]
+    promised = [item for item in claim.guarantees if item.secret is secret and item.coalition.get(role, 0) > 0]
+    admitted = [item for item in claim.leaks_by_design if item.secret is secret and item.role is role]
+    against = [item for item in about if item.violates_guarantee]
+    exposed = [item for item in about if item.verdict.is_exposure and item.controls_hold]
     tested = [
-        each
-        for each in about
-        if each.protocol == run and each.verdict.is_measured and each.controls_hold and each.could_tell
-        and claim.borne_on(secret, cards[each.attack].coalition, cards[each.attack].circumstance)
+        item
+        for item in about
+        if item.protocol == run and item.verdict.is_measured and item.controls_hold and item.could_tell
+        and claim.borne_on(secret, cards[item.attack].coalition, cards[item.attack].circumstance)
     ]  # fmt: skip
     looked = (card for name in blind if _is_about(card := cards[name], secret, role))
     unread = any(claim.borne_on(secret, card.coalition, card.circumstance) for card in looked)
-    state, shown = _judged(bool(promised), admitted, against, exposed, tested)
+    state, shown = _judge(bool(promised), admitted, against, exposed, tested)
     state = State.NOT_APPLICABLE if state is State.NOT_TESTED and unread else state
     best = (
-        max(shown, key=lambda each: each.value - each.prior, default=None) if state is not State.NOT_VIOLATED else None
+        max(shown, key=lambda item: item.value - item.prior, default=None) if state is not State.NOT_VIOLATED else None
     )
     return Cell(
         scheme=run,
         secret=secret,
         role=str(role),
         state=state,
-        promises=tuple(dict.fromkeys(each.statement for each in promised)),
-        admits=tuple(dict.fromkeys(each.statement for each in admitted)),
-        attacks=tuple(dict.fromkeys(each.attack for each in shown)),
+        promises=tuple(dict.fromkeys(item.statement for item in promised)),
+        admits=tuple(dict.fromkeys(item.statement for item in admitted)),
+        attacks=tuple(dict.fromkeys(item.attack for item in shown)),
         value=None if best is None else best.value,
         prior=None if best is None else best.prior,
         metric="" if best is None else best.metric,
     )
 
 
-def _judged(
+def _judge(
     promised: bool, admitted: list[Leak], against: list[Record], exposed: list[Record], tested: list[Record]
 ) -> tuple[State, list[Record]]:
     """The state, and the findings that it rests on; a leak that was not met leaves a promise beside it as it is."""
     if against:
         return State.VIOLATED, against
-    met = exposed or any(each.circumstance is Circumstance.ANY for each in admitted)
+    met = exposed or any(item.circumstance is Circumstance.ANY for item in admitted)
     if admitted and (met or not promised):
         return State.DECLARED, exposed
     if promised:

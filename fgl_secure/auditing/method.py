@@ -20,11 +20,11 @@ from fgl_secure.graph.federated_graph import FederatedGraph
 if TYPE_CHECKING:
     import torch
 
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.plan import AuditPlan
     from fgl_secure.protocols.scheme import Scheme
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
-    from fgl_secure.training.rounds import Rounds
+    from fgl_secure.training.rounds import TrainingRounds
     from fgl_secure.training.silo import Facts
 
 Source = Data | GraphSets | FederatedGraph
@@ -37,7 +37,7 @@ SEEDS = 2**63
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
+class AuditRequest:
     """What a caller asks of a method.
 
     Attributes:
@@ -68,7 +68,9 @@ class Asked:
             raise InputError(f"silos must be at least {least} for {self.method.name}; found {graph.num_silos}")
         return graph
 
-    def shared(self, graph: FederatedGraph, preset: Any) -> dict[str, Any]:  # each method has a preset of its own
+    def common_fields(
+        self, graph: FederatedGraph, preset: Any
+    ) -> dict[str, Any]:  # each method has a preset of its own
         """What all subjects of a plan have in common, by attribute: see `fgl_secure.auditing.plan.Subject`."""
         same = {"method": self.method, "seed": self.seed, "device": self.device}
         return {**same, "graph": graph, "preset": preset}
@@ -118,7 +120,7 @@ class Method(ABC):
         *,
         seed: int = 0,
         device: str = "auto",
-    ) -> Plan:
+    ) -> AuditPlan:
         """Checks every choice and loads the data; nothing is run.
 
         Args:
@@ -140,9 +142,9 @@ class Method(ABC):
             raise InputError(f"seed must lie in 0..2^63 - 1; found {seed}")
         named = several("schemes", schemes)
         runs: list[Mapping[str, Scheme]] = []
-        for each in map(self._assigned, named or self.demonstrated):
-            runs += [each] if each not in runs else []
-        asked = Asked(self, self._source(data), tuple(runs), bool(named), seed, compute_device(device))
+        for item in map(self._assign_schemes, named or self.demonstrated):
+            runs += [item] if item not in runs else []
+        asked = AuditRequest(self, self._source(data), tuple(runs), bool(named), seed, compute_device(device))
         plan = self.make_plan(asked)
         names = [subject.name for subject in plan.subjects]
         twice = next((name for name in names if names.count(name) > 1), None)
@@ -151,7 +153,7 @@ class Method(ABC):
         return plan
 
     @abstractmethod
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """Check what `plan` leaves to the method, and return what is run; imports of what computes belong in here.
 
         Raises:
@@ -174,7 +176,7 @@ class Method(ABC):
             raise InputError(f"data must be a name, {kinds} for {self.name}; found {type(data).__name__}")
         return data
 
-    def _assigned(self, schemes: str | Assignment) -> Mapping[str, Scheme]:
+    def _assign_schemes(self, schemes: str | Assignment) -> Mapping[str, Scheme]:
         from fgl_secure.schemes import assignment as read_assignment  # noqa: PLC0415  # heavy
         from fgl_secure.schemes import check_serves  # noqa: PLC0415
 
@@ -206,14 +208,14 @@ class ProgramMethod(Method):
     demonstrated: ClassVar[tuple[str, ...]] = ("secmp", "relay-coded", "plaintext")
     trained: ClassVar[str] = "relay-coded"
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.auditing.programs import program_plan  # noqa: PLC0415  # heavy
 
         return program_plan(self, asked)
 
     @abstractmethod
-    def program(self, talk: Collectives, *, seed: int, device: torch.device) -> Rounds:
+    def program(self, talk: Collectives, *, seed: int, device: torch.device) -> TrainingRounds:
         """The program of one silo.
 
         Args:
@@ -226,7 +228,7 @@ class ProgramMethod(Method):
     def width(self, facts: Facts) -> int:
         """Most entries of a row that devices send their neighbours, from what everybody knows of the graph."""
 
-    def assigned(self, run: Assignment) -> Assignment:
+    def assign_schemes(self, run: Assignment) -> Assignment:
         """The schemes of a run, by topology, as the method's choices have them: unchanged unless it says otherwise."""
         return run
 
@@ -241,14 +243,14 @@ def check_method(method: object) -> None:
         raise InputError(f"method must be a configuration such as fgl_secure.methods.HiFGL(); found {method!r}")
 
 
-def several(name: str, found: Any) -> tuple[Any, ...]:  # whatever a caller handed over
+def several(name: str, result: Any) -> tuple[Any, ...]:  # whatever a caller handed over
     """What a caller named: one text or one mapping, or several of them.
 
     Raises:
         InputError: it is neither.
     """
-    if isinstance(found, str | Mapping):
-        return (found,)
-    if not isinstance(found, Iterable):
-        raise InputError(f"{name} must be one or several; found {found!r}")
-    return tuple(found)
+    if isinstance(result, str | Mapping):
+        return (result,)
+    if not isinstance(result, Iterable):
+        raise InputError(f"{name} must be one or several; found {result!r}")
+    return tuple(result)

@@ -60,7 +60,7 @@ class Subject(ABC):
     @property
     def claims(self) -> Mapping[str, Claim]:
         """What is promised, by the name of the run and of each of its variants; its own comes first."""
-        return dict.fromkeys((self.name, *(f"{self.name}[{each}]" for each in self.apart)), self.claim)
+        return dict.fromkeys((self.name, *(f"{self.name}[{item}]" for item in self.apart)), self.claim)
 
     @property
     def job(self) -> Job | None:
@@ -119,7 +119,7 @@ class Subject(ABC):
         return int(self.preset.epochs)
 
     @property
-    def chosen(self) -> dict[str, Any]:
+    def model_options(self) -> dict[str, Any]:
         """Backbone, seed and device, by the names that functions which make clients have for them."""
         return {"backbone": self.method.backbone, "seed": self.seed, "device": self.device}
 
@@ -139,7 +139,7 @@ class Subject(ABC):
         """
         return self.brief(seed=seed, graph=self.graph.redealt(seed))
 
-    def unprotected(self) -> tuple[Subject, ...]:
+    def unprotected_subjects(self) -> tuple[Subject, ...]:
         """The same method on the same inputs with everything in the clear, in each way that there is, itself included.
 
         What an attack finds there is the most that it can find on this subject. They may train for no longer than what
@@ -148,13 +148,13 @@ class Subject(ABC):
         clear = Plaintext()
         return (self.brief(schemes=dict.fromkeys(self.schemes, clear), name=clear.name),)
 
-    def attacked(self, result: TrainingResult) -> Iterator[RecordedRun]:
+    def record_training(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The runs of a recorded training: of its first rounds and its end, whose sizes alone are known of others."""
         return self.runs(replace(result, transcript=result.transcript.until(self.attacked_rounds)))
 
-    def recorded(self, seed: int) -> Iterator[RecordedRun]:
+    def record_runs(self, seed: int) -> Iterator[RecordedRun]:
         """What attacks read, trained for them alone, under repeatable coins."""
-        return self.attacked(self.train(coins=SimulationCoins(seed), recording=self.recording))
+        return self.record_training(self.train(coins=SimulationCoins(seed), recording=self.recording))
 
 
 def pooled_over(graph: FederatedGraph, what: str = "nodes") -> str:
@@ -163,7 +163,7 @@ def pooled_over(graph: FederatedGraph, what: str = "nodes") -> str:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class AuditPlan:
     """Checked choices of a method: everything that an audit needs to know.
 
     A pickle or a copy has no controls, which are functions of the process that audits.
@@ -218,6 +218,6 @@ class Plan:
         """Where model compute runs."""
         return self.subjects[0].device
 
-    def __reduce__(self) -> tuple[Callable[[], Plan], tuple[()]]:
-        kept = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "controls"}
-        return partial(Plan, **kept, controls={}), ()
+    def __reduce__(self) -> tuple[Callable[[], AuditPlan], tuple[()]]:
+        remaining = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "controls"}
+        return partial(AuditPlan, **remaining, controls={}), ()

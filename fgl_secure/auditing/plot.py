@@ -41,13 +41,13 @@ def plot_findings(records: Sequence[Record]) -> Any:  # matplotlib is optional
     for number, scheme in enumerate(schemes):
         ours = [record for record in measured if record.protocol == scheme]
         height = 0.3 - 0.6 * (number + 0.5) / len(schemes)
-        at = [lines.index((record.attack, record.metric)) + height for record in ours]
-        axes.barh(at, [record.prior for record in ours], height=0.5 / len(schemes), color="0.85")
+        index = [lines.index((record.attack, record.metric)) + height for record in ours]
+        axes.barh(index, [record.prior for record in ours], height=0.5 / len(schemes), color="0.85")
         ends = [(record.ci95.low, record.ci95.high) if record.ci95 else (record.value, record.value) for record in ours]
-        axes.hlines(at, *zip(*ends, strict=True), color=_COLOURS[number % len(_COLOURS)], linewidth=1.2)
+        axes.hlines(index, *zip(*ends, strict=True), color=_COLOURS[number % len(_COLOURS)], linewidth=1.2)
         axes.plot(
             [record.value for record in ours],
-            at,
+            index,
             "o",
             markersize=4,
             color=_COLOURS[number % len(_COLOURS)],

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject, pooled_over
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.coded_products import SumsProducts
@@ -27,10 +27,10 @@ from fgl_secure.training.server_sums import server_topology
 from fgl_secure.training.silo import facts_of
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked, ProgramMethod
+    from fgl_secure.auditing.method import AuditRequest, ProgramMethod
 
 
-def filled(named: Assignment, silos: int) -> Assignment:
+def fill_schemes(named: Assignment, silos: int) -> Assignment:
     """The schemes of a run, of which a caller has named that of neighbours' rows, and perhaps others.
 
     What devices hand to their silo goes under the scheme of neighbours' rows where that serves it, and in the clear
@@ -44,32 +44,32 @@ def filled(named: Assignment, silos: int) -> Assignment:
     members = rows if rows.refuses(Topology.example(MEMBERS)) is None else Plaintext()
     clear = silos == 1 or rows.custodian_decodes or not promises(rows, NEIGHBOURS)
     server = Plaintext() if clear else PairwiseMasking()
-    found = {NEIGHBOURS: rows, MEMBERS: members, SERVER: server, **named}
-    found[SERVER].threshold_for(silos)
-    return found
+    result = {NEIGHBOURS: rows, MEMBERS: members, SERVER: server, **named}
+    result[SERVER].threshold_for(silos)
+    return result
 
 
-def named_rows(asked: Asked) -> list[Assignment]:
+def named_rows(asked: AuditRequest) -> list[Assignment]:
     """For each run the schemes that a caller named, and that of neighbours' rows, the method's own unless named."""
     method = asked.method
     usual = dict([parse(method.trained, (NEIGHBOURS,), method.usual)])
     return [{**usual, **run} for run in asked.runs]
 
 
-def beside_models(asked: Asked, topology: str) -> list[dict[str, Any]]:
+def beside_models(asked: AuditRequest, topology: str) -> list[dict[str, Any]]:
     """Schemes and name of each run: a scheme for a topology, with one for models where another than fits it is named.
 
     Masks fit a scheme that guarantees something, and sums in the clear others.
     """
-    found, method = list[dict[str, Any]](), asked.method
+    result, method = list[dict[str, Any]](), asked.method
     usual = parse(method.trained, (topology,), method.usual)[1]
     for run in asked.runs:
         sums = run.get(topology, usual)
         fitting = PairwiseMasking() if promises(sums, topology) else Plaintext()
         models = run.get(SERVER, fitting)
         name = sums.name if models == fitting else f"{topology}={sums.name},server={models.name}"
-        found.append({"schemes": {topology: sums, SERVER: models}, "name": name})
-    return found
+        result.append({"schemes": {topology: sums, SERVER: models}, "name": name})
+    return result
 
 
 def name_of(named: Assignment) -> str:
@@ -88,11 +88,11 @@ def claim_of(schemes: Assignment, sums: Topology, silos: int) -> Claim:
     """
     rows, members = schemes[NEIGHBOURS], schemes[MEMBERS]
     claim, models = rows.claim_for(sums), schemes[SERVER].claim_for(server_topology(silos))
-    claim = claim.joined(models) if models.guarantees else claim
+    claim = claim.join(models) if models.guarantees else claim
     if members is rows:
         return claim
-    kept = tuple(each for each in claim.guarantees if each.secret is not Secret.PARAMETER_GRADIENT)
-    return replace(claim, guarantees=kept).joined(_of_members(members))
+    kept = tuple(guarantee for guarantee in claim.guarantees if guarantee.secret is not Secret.PARAMETER_GRADIENT)
+    return replace(claim, guarantees=kept).join(_of_members(members))
 
 
 def _of_members(scheme: Scheme) -> Claim:
@@ -100,8 +100,8 @@ def _of_members(scheme: Scheme) -> Claim:
     if isinstance(scheme, SumsProducts):
         return scheme.products_claim()
     claim = scheme.claim_for(Topology.example(MEMBERS))
-    found = tuple(each for each in claim.guarantees if each.secret is Secret.PARAMETER_GRADIENT)
-    return Claim(found, (), claim.assumptions if found else ())
+    members = tuple(guarantee for guarantee in claim.guarantees if guarantee.secret is Secret.PARAMETER_GRADIENT)
+    return Claim(members, (), claim.assumptions if members else ())
 
 
 def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
@@ -143,30 +143,32 @@ class _ProgramSubject(Subject):
 
     def brief(self, **changes: Any) -> Self:
         """With no more rounds than attacks read, where the method can be told how many."""
-        told = any(each.name == "epochs" for each in fields(self.method))
+        told = any(field.name == "epochs" for field in fields(self.method))
         method = replace(self.method, epochs=RECORDED_ROUNDS) if told else self.method  # type: ignore[call-arg]
         return replace(self, **{"method": method, **changes})
 
-    def unprotected(self) -> tuple[Subject, ...]:
+    def unprotected_subjects(self) -> tuple[Subject, ...]:
         """A round with every message in the clear."""
-        return tuple(self.brief(**each) for each in in_the_clear(self.graph.num_silos))
+        return tuple(self.brief(**item) for item in in_the_clear(self.graph.num_silos))
 
 
 def in_the_clear(silos: int) -> Iterator[dict[str, Any]]:
     """Schemes and name of a run with every message in the clear: from device to device, and by way of the silos."""
     for way in (Plaintext(), Plaintext(Path.SILO)):
-        yield {"schemes": filled({NEIGHBOURS: way}, silos), "name": way.name}
+        yield {"schemes": fill_schemes({NEIGHBOURS: way}, silos), "name": way.name}
 
 
-def program_plan(method: ProgramMethod, asked: Asked) -> Plan:
+def program_plan(method: ProgramMethod, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     graph = asked.federated()
-    shared = asked.shared(graph, Schedule("", method.most_rounds(facts_of(graph))))
+    shared = asked.common_fields(graph, Schedule("", method.most_rounds(facts_of(graph))))
     subjects = tuple(
-        _ProgramSubject(**shared, schemes=method.assigned(filled(named, graph.num_silos)), name=name_of(named))
+        _ProgramSubject(
+            **shared, schemes=method.assign_schemes(fill_schemes(named, graph.num_silos)), name=name_of(named)
+        )
         for named in named_rows(asked)
     )
-    return Plan(
+    return AuditPlan(
         subjects,
         {},  # attacks on sums of messages bring their controls
         (),

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from fgl_secure.attacks.base import Attack, Measurement, Truth, guess_of, measured
+from fgl_secure.attacks.base import Attack, Measurement, Truth, guess_of, measure
 from fgl_secure.errors import InputError
 from fgl_secure.host import library_settings
 from fgl_secure.runtime import PublicParameters, Transcript
@@ -83,9 +83,9 @@ class RecordedRun:
         """
         view = self.transcript.views(attack.card.observer)
         for name, given in (("attack", attack), ("view", view), ("public", self.public), ("knowledge", self.knowledge)):
-            found = truth_within(given)
-            if found is not None:
-                raise InputError(f"{name} must not lead to the truth; found a {type(found).__name__} in what is given")
+            result = truth_within(given)
+            if result is not None:
+                raise InputError(f"{name} must not lead to the truth; found a {type(result).__name__} in what is given")
         return guess_of(attack, view, self.public, self.knowledge)
 
     def guess_elsewhere(self, attack: Attack[Guess, Any], other: RecordedRun) -> Guess | None:
@@ -107,7 +107,7 @@ class RecordedRun:
             InputError: the run has no truth of the attack's type.
         """
         truth = _only("truths", self.truths, attack.card.truth)
-        return measured(attack, guess, truth, self.transcript.parties, self.knowledge)
+        return measure(attack, guess, truth, self.transcript.parties, self.knowledge)
 
     def score(self, attack: Attack[Guess, Any], guess: Guess, shuffle: int | None = None) -> tuple[Measurement, ...]:
         """The bare figures of a guess.
@@ -121,7 +121,7 @@ class RecordedRun:
             InputError: the run has no truth of the attack's type.
         """
         truth = _only("truths", self.truths, attack.card.truth)
-        return attack.score(guess, truth if shuffle is None else truth.permuted(shuffle))
+        return attack.score(guess, truth if shuffle is None else truth.permute(shuffle))
 
 
 def truth_within(given: object) -> Truth | None:
@@ -132,22 +132,22 @@ def truth_within(given: object) -> Truth | None:
     seen: set[int] = set()
     left = [given]
     while left:
-        each = left.pop()
-        if id(each) in seen or isinstance(each, (type, ModuleType, str, bytes, int, float)):
+        item = left.pop()
+        if id(item) in seen or isinstance(item, (type, ModuleType, str, bytes, int, float)):
             continue
-        seen.add(id(each))
-        if isinstance(each, Truth):
-            return each
-        left += _referred(each)
+        seen.add(id(item))
+        if isinstance(item, Truth):
+            return item
+        left += _referents(item)
     return None
 
 
-def _referred(each: object) -> list[object]:
-    if isinstance(each, np.ndarray):
-        return [*([] if each.base is None else [each.base]), *(each.flat if each.dtype == np.object_ else ())]
-    if isinstance(each, FunctionType):
-        return [each.__closure__, each.__defaults__, each.__kwdefaults__]
-    return gc.get_referents(each)
+def _referents(item: object) -> list[object]:
+    if isinstance(item, np.ndarray):
+        return [*([] if item.base is None else [item.base]), *(item.flat if item.dtype == np.object_ else ())]
+    if isinstance(item, FunctionType):
+        return [item.__closure__, item.__defaults__, item.__kwdefaults__]
+    return gc.get_referents(item)
 
 
 def _by_type(argument: str, objects: Iterable[object]) -> Mapping[type, object]:
@@ -156,18 +156,18 @@ def _by_type(argument: str, objects: Iterable[object]) -> Mapping[type, object]:
     Raises:
         InputError: two are of one type.
     """
-    found: dict[type, object] = {}
-    for each in objects:
-        if type(each) in found:
-            raise InputError(f"{argument} must be of different types; found two of {type(each).__name__}")
-        found[type(each)] = each
-    return MappingProxyType(found)
+    result: dict[type, object] = {}
+    for item in objects:
+        if type(item) in result:
+            raise InputError(f"{argument} must be of different types; found two of {type(item).__name__}")
+        result[type(item)] = item
+    return MappingProxyType(result)
 
 
 def _only(argument: str, objects: Iterable[object], kind: type[Kind]) -> Kind:
     there = _by_type(argument, objects)
-    found = there.get(kind)
-    if not isinstance(found, kind):
-        names = ", ".join(each.__name__ for each in there) or "none"
+    result = there.get(kind)
+    if not isinstance(result, kind):
+        names = ", ".join(item.__name__ for item in there) or "none"
         raise InputError(f"{argument} must have a {kind.__name__}; found {names}")
-    return found
+    return result

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypeGuard
 
 import numpy as np
 
-from fgl_secure.attacks.base import Alone
+from fgl_secure.attacks.base import KnowledgeBaseline
 from fgl_secure.auditing.verdict import MARGIN, Verdict
 from fgl_secure.errors import InputError
 from fgl_secure.statistics.metrics import Interval
@@ -77,7 +77,7 @@ def check_types(kind: type[Any], values: Mapping[str, Any]) -> None:
     """
     for field in fields(kind):
         parts, value = str(field.type).split(" | "), values.get(field.name)
-        wanted = tuple(each for part in parts for each in _KINDS.get(part, ()))
+        wanted = tuple(item for part in parts for item in _KINDS.get(part, ()))
         if not wanted or (value is None and ("None" in parts or field.name not in values)):
             continue
         if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
@@ -134,7 +134,7 @@ class Record:
     ci95: Interval
     random: float
     prior: float
-    knowledge: Alone
+    knowledge: KnowledgeBaseline
     in_the_clear: float | None = None
     in_the_clear_verdict: Verdict | None = None
     n: int
@@ -176,8 +176,8 @@ class Record:
             )
 
     def __repr__(self) -> str:
-        said = f"{self.attack} under {self.protocol}: {self.metric} {self.value:.3f}, prior {self.prior:.3f}"
-        return f"Record({said}, {self.verdict}{', violates a guarantee' if self.violates_guarantee else ''})"
+        text = f"{self.attack} under {self.protocol}: {self.metric} {self.value:.3f}, prior {self.prior:.3f}"
+        return f"Record({text}, {self.verdict}{', violates a guarantee' if self.violates_guarantee else ''})"
 
     @property
     def positive_holds(self) -> bool:
@@ -220,7 +220,7 @@ class Record:
         kinds: dict[str, Callable[[Any], Any]] = {
             "ci95": _interval,
             "null_interval": _interval,
-            "knowledge": Alone,
+            "knowledge": KnowledgeBaseline,
             "verdict": Verdict,
             "in_the_clear_verdict": Verdict,
         }

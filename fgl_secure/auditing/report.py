@@ -14,7 +14,7 @@ from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.registry import page_on, papers
 from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.auditing.plot import plot_findings
 from fgl_secure.auditing.records import Json, Record, check_types, plain_mapping
 from fgl_secure.auditing.texts import render_junit, render_markdown
@@ -98,7 +98,7 @@ class Report:
         return tuple(dict.fromkeys([*ordered, *self.claims]))
 
     @property
-    def audited(self) -> str:
+    def audited_protocol(self) -> str:
         """The protocol that the top level of `accuracy` and `cost` speaks of."""
         known = self.protocols
         return str(self.run.get("protocol", known[-1] if known else "the run"))
@@ -167,9 +167,9 @@ class Report:
                 raise InputError("its layout is another version's")
             values["matrix"] = tuple(map(Cell.from_json, values["matrix"]))
             values["records"] = tuple(map(Record.from_json, values["records"]))
-            for each in values["exposures"]:
-                check_types(Exposure, each)
-            values["exposures"] = tuple(Exposure(**each) for each in values["exposures"])
+            for item in values["exposures"]:
+                check_types(Exposure, item)
+            values["exposures"] = tuple(Exposure(**item) for item in values["exposures"])
             return cls(**{**values, "notes": tuple(values["notes"])})
         except (OSError, TypeError, ValueError, KeyError, AttributeError, RecursionError) as error:
             raise InputError(
@@ -192,8 +192,8 @@ class Report:
             ) from error
         rows, columns = [], ["method", *(field.name for field in fields(Record))]
         for name in ("ci95", "null_interval"):
-            at = columns.index(name)
-            columns[at : at + 1] = [f"{name}_low", f"{name}_high"]
+            index = columns.index(name)
+            columns[index : index + 1] = [f"{name}_low", f"{name}_high"]
         for record in self.records:
             row: dict[str, object] = {"method": self.run.get("method"), **record.to_json()}
             for name in ("ci95", "null_interval"):
@@ -265,10 +265,10 @@ def _replace_all(texts: dict[Path, str]) -> None:
 
 
 def report_of(
-    plan: Plan,
+    plan: AuditPlan,
     results: Mapping[str, TrainingResult],
     records: list[Record],
-    chosen: tuple[Attack[Any, Any], ...],
+    attacks: tuple[Attack[Any, Any], ...],
     blind: Mapping[str, set[str]],
     command: str,
 ) -> Report:
@@ -278,13 +278,13 @@ def report_of(
         plan: what was run.
         results: of the trainings, by name of the run, the main one first.
         records: the findings.
-        chosen: the attacks that were to be tried.
+        attacks: the attacks that were to be tried.
         blind: by name of a run, the attacks that found nothing to read in it.
         command: how to repeat it.
     """
-    main, tested = next(iter(results)), promises_tested(plan, records, chosen)
+    main, tested = next(iter(results)), promises_tested(plan, records, attacks)
     at_work = {record.attack for record in records}
-    used = tuple(each for each in chosen if each.card.name in at_work)
+    used = tuple(item for item in attacks if item.card.name in at_work)
     return Report(
         run={
             "protocol": main,
@@ -316,11 +316,11 @@ def report_of(
         matrix=matrix(
             {subject.name: subject.claims for subject in plan.subjects},
             records,
-            {each.card.name: each.card for each in chosen},
+            {item.card.name: item.card for item in attacks},
             blind,
         ),
         records=tuple(records),
-        attacks={each.card.name: _about(each) for each in used},
+        attacks={item.card.name: _about(item) for item in used},
         exposures=tuple(
             Exposure(
                 protocol=name,
@@ -343,33 +343,35 @@ def report_of(
     )
 
 
-def promises_tested(plan: Plan, records: list[Record], chosen: tuple[Attack[Any, Any], ...]) -> dict[str, list[str]]:
+def promises_tested(
+    plan: AuditPlan, records: list[Record], attacks: tuple[Attack[Any, Any], ...]
+) -> dict[str, list[str]]:
     """By scheme, the sentences of its claim that some figure could have violated.
 
     That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
     break to be seen, and something that the attack finds on this subject in the clear.
     """
-    cards = {each.card.name: each.card for each in chosen}
+    cards = {item.card.name: item.card for item in attacks}
     claims = {name: claim for subject in plan.subjects for name, claim in subject.claims.items()}
-    found: dict[str, dict[str, None]] = {}
+    result: dict[str, dict[str, None]] = {}
     for record in records:
         card, claim = cards.get(record.attack), claims.get(record.protocol)
         able = record.verdict.is_measured and record.controls_hold and record.could_tell
         if card is None or claim is None or not able or card.circumstance is Circumstance.MALICIOUS_DEVICE:
             continue
         borne = claim.borne_on(card.secret, card.coalition, card.circumstance)
-        found.setdefault(record.protocol, {}).update((sentence(each), None) for each in borne)
-    return {name: list(sentences) for name, sentences in found.items()}
+        result.setdefault(record.protocol, {}).update((sentence(item), None) for item in borne)
+    return {name: list(sentences) for name, sentences in result.items()}
 
 
-def _about(each: Attack[Any, Any]) -> dict[str, object]:
+def _about(attack: Attack[Any, Any]) -> dict[str, object]:
     """What an attack is, for readers who have never heard of it."""
-    card = each.card
+    card = attack.card
     return {
         "summary": card.summary,
         "source": card.source,
         "papers": papers(card.source),
-        "page": page_on(each),
+        "page": page_on(attack),
         "observer": str(card.observer),
         "secret": str(card.secret),
         "circumstance": str(card.circumstance),
@@ -391,7 +393,7 @@ def sentence(guarantee: Guarantee) -> str:
     return f"{guarantee.statement} ({guarantee.source})"
 
 
-def _notes(plan: Plan) -> tuple[str, ...]:
+def _notes(plan: AuditPlan) -> tuple[str, ...]:
     rounds = plan.subjects[0].attacked_rounds
     read = "the first round" if rounds == 1 else f"the first {rounds} rounds"
     return (

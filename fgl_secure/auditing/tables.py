@@ -33,7 +33,7 @@ _EXAMPLES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ClaimRow:
     """One promise under each scheme.
 
     Attributes:
@@ -60,8 +60,8 @@ class Row:
     def is_quiet(self) -> bool:
         """Whether no cell of it says more than what is promised."""
         return all(
-            each.state in (State.NOT_APPLICABLE, State.NOT_TESTED, State.NO_GUARANTEE) and each.value is None
-            for each in self.cells
+            cell.state in (State.NOT_APPLICABLE, State.NOT_TESTED, State.NO_GUARANTEE) and cell.value is None
+            for cell in self.cells
         )
 
 
@@ -70,11 +70,11 @@ def schemes(report: Report) -> tuple[str, ...]:
     return tuple(dict.fromkeys(cell.scheme for cell in report.matrix))
 
 
-def rows(report: Report) -> tuple[Row, ...]:
+def rows(report: Report) -> tuple[ClaimRow, ...]:
     """The rows, in the order of the report."""
     keys = dict.fromkeys((cell.secret, cell.role) for cell in report.matrix)
     return tuple(
-        Row(secret, role, tuple(each for each in report.matrix if (each.secret, each.role) == (secret, role)))
+        ClaimRow(secret, role, tuple(item for item in report.matrix if (item.secret, item.role) == (secret, role)))
         for secret, role in keys
     )
 
@@ -87,7 +87,7 @@ def cell_text(cell: Cell) -> str:
     return f"{cell.state} {value}, baseline {baseline}"
 
 
-def named(attacks: Sequence[str]) -> str:
+def join_names(attacks: Sequence[str]) -> str:
     """Names of attacks, the first few of many."""
     more = len(attacks) - _EXAMPLES
     shown = attacks if more <= 1 else attacks[:_EXAMPLES]
@@ -134,10 +134,10 @@ class UnderScheme:
             said.append(wording.control_failures(record))
             if record.verdict.is_measured and record.in_the_clear is None:
                 said.append(f"Unprotected {wording.in_the_clear(record)}.")
-        return tuple(dict.fromkeys(each for each in said if each))
+        return tuple(dict.fromkeys(item for item in said if item))
 
     @property
-    def violated(self) -> tuple[str, ...]:
+    def violated_claims(self) -> tuple[str, ...]:
         """The promises that fell."""
         return tuple(dict.fromkeys(record.claim for record in self.records if record.violates_guarantee))
 
@@ -162,9 +162,9 @@ class AttackEntry:
         return "attack-" + "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in self.name)
 
     @cached_property
-    def found(self) -> bool:
+    def has_exposure(self) -> bool:
         """Whether anything was read under any scheme."""
-        return any(each.tone in ("violated", "found") for each in self.schemes)
+        return any(scheme.tone in ("violated", "found") for scheme in self.schemes)
 
     @property
     def needs(self) -> str:
@@ -206,8 +206,8 @@ def groups(report: Report) -> tuple[_Group, ...]:
     for entry in sorted(entries, key=_seriousness):
         by_secret.setdefault(str(entry.about.get("secret", _OTHER)), []).append(entry)
     return tuple(
-        _Group(secret, tuple(e for e in found if e.found), tuple(e for e in found if not e.found))
-        for secret, found in by_secret.items()
+        _Group(secret, tuple(e for e in result if e.has_exposure), tuple(e for e in result if not e.has_exposure))
+        for secret, result in by_secret.items()
     )
 
 
@@ -229,8 +229,8 @@ def _seriousness(entry: AttackEntry) -> tuple[int, float]:
     """Violated guarantees first, then what exceeds its prior most."""
     order = ("violated", "found", "quiet", "context")
     return (
-        min(order.index(each.tone) for each in entry.schemes),
-        -max(_gain(each.headline) for each in entry.schemes),
+        min(order.index(item.tone) for item in entry.schemes),
+        -max(_gain(item.headline) for item in entry.schemes),
     )
 
 
@@ -242,7 +242,7 @@ def by_protocol(report: Report, table: Mapping[str, object]) -> dict[str, Mappin
     """The part of `accuracy` or `cost` of each protocol, in the report's order."""
     inner = table.get("protocols")
     parts = dict(inner) if isinstance(inner, Mapping) else {}
-    parts.setdefault(report.audited, table)
+    parts.setdefault(report.audited_protocol, table)
     order = [name for name in report.protocols if name in parts]
     return {name: parts[name] for name in dict.fromkeys([*order, *parts])}
 

@@ -49,7 +49,7 @@ def print_report(report: Report, console: Console | None = None, *, verbose: boo
     """
     console = console or Console()
     console.print(_text(title(report), "bold"))
-    lines = [*_violated(report), *_unmeasured(report), *_summaries(report)]
+    lines = [*_violation_lines(report), *_unmeasured_lines(report), *_summaries(report)]
     taken = sum(-(-len(line.plain) // console.width) for line in lines)
     _print_matrix(report, console, None if verbose else LINES - 5 - taken)
     for line in lines:
@@ -77,7 +77,7 @@ def _print_matrix(report: Report, console: Console, room: int | None) -> None:
         return
     told = [row for row in rows if not row.is_quiet] or list(rows)
     blocks = list(_blocks(schemes, console.width))
-    shown: Sequence[tables.Row] = rows
+    shown: Sequence[tables.ClaimRow] = rows
     if room is not None:
         shown = sorted(_fitting(sorted(told, key=_weight), schemes, blocks, console, room - 2), key=rows.index)
     for columns in blocks:
@@ -89,12 +89,12 @@ def _print_matrix(report: Report, console: Console, room: int | None) -> None:
 
 
 def _fitting(
-    rows: Sequence[tables.Row],
+    rows: Sequence[tables.ClaimRow],
     schemes: Sequence[str],
     blocks: Sequence[Sequence[str]],
     console: Console,
     room: int,
-) -> Sequence[tables.Row]:
+) -> Sequence[tables.ClaimRow]:
     """Return the first rows that fit with all blocks, and at least one; violated guarantees are never left out."""
     least = max(1, sum(any(cell.state is State.VIOLATED for cell in row.cells) for row in rows))
     for most in range(len(rows), least, -1):
@@ -104,7 +104,7 @@ def _fitting(
     return rows[:least]
 
 
-def _weight(row: tables.Row) -> int:
+def _weight(row: tables.ClaimRow) -> int:
     """What is kept where room is short: violated guarantees first."""
     return min(list(State).index(cell.state) for cell in row.cells)
 
@@ -128,7 +128,7 @@ def _column(name: str) -> int:
     return min(max(len(name), _NARROWEST), 16)
 
 
-def _matrix_table(rows: Sequence[tables.Row], schemes: Sequence[str], columns: Sequence[str]) -> Table:
+def _matrix_table(rows: Sequence[tables.ClaimRow], schemes: Sequence[str], columns: Sequence[str]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     table.add_column("hidden", overflow="fold")
     table.add_column("from", overflow="fold")
@@ -145,24 +145,26 @@ def _cell(cell: Cell) -> Text:
     return _text(f"{cell.state}{figures}", _STYLES[cell.state])
 
 
-def _violated(report: Report) -> list[Text]:
+def _violation_lines(report: Report) -> list[Text]:
     """A line for each scheme of which a promise fell: by which attacks."""
     lines = []
     fallen = [cell for cell in report.matrix if cell.state is State.VIOLATED]
     for name in dict.fromkeys(cell.scheme for cell in fallen):
         cells = [cell for cell in fallen if cell.scheme == name]
-        attacks = tables.named(tuple(dict.fromkeys(attack for cell in cells for attack in cell.attacks)))
-        said = f"{name}: {wording.plural(len(cells), 'guarantee')} violated, by {attacks}"
-        lines.append(_text(said, _STYLES[State.VIOLATED]))
+        attacks = tables.join_names(tuple(dict.fromkeys(attack for cell in cells for attack in cell.attacks)))
+        text = f"{name}: {wording.plural(len(cells), 'guarantee')} violated, by {attacks}"
+        lines.append(_text(text, _STYLES[State.VIOLATED]))
     return lines
 
 
-def _unmeasured(report: Report) -> list[Text]:
+def _unmeasured_lines(report: Report) -> list[Text]:
     """A line for each scheme that promises something of which no attack measured anything."""
     measured = {record.protocol for record in report.records if record.verdict.is_measured}
     silent = [name for name in tables.schemes(report) if name not in measured and report.claims.get(name)]
     return [
-        _text(wording.protocol_summary(report, name)) for name in silent if wording.claimed(report, name, "protects")
+        _text(wording.protocol_summary(report, name))
+        for name in silent
+        if wording.claim_sentences(report, name, "protects")
     ]
 
 
@@ -170,14 +172,14 @@ def _summaries(report: Report) -> list[Text]:
     """A line for each scheme: how well it does, and at what price."""
     lines = []
     for name, (score, _, size, rounds, seconds) in tables.overview(report):
-        said = f"{report.score} {score}, {size}, {rounds} {'round' if rounds == '1' else 'rounds'}, {seconds}"
-        lines.append(Text.assemble(_text(name, "bold"), _text(f": {said}")))
+        text = f"{report.score} {score}, {size}, {rounds} {'round' if rounds == '1' else 'rounds'}, {seconds}"
+        lines.append(Text.assemble(_text(name, "bold"), _text(f": {text}")))
     return lines
 
 
 def _print_findings(report: Report, console: Console) -> None:
     """By scheme, then by attack: every figure with interval, prior and what the attack finds in the clear."""
-    for protocol in dict.fromkeys((report.audited, *report.protocols)):
+    for protocol in dict.fromkeys((report.audited_protocol, *report.protocols)):
         records = wording.by_severity([record for record in report.records if record.protocol == protocol])
         if not records:
             continue
@@ -199,7 +201,9 @@ def _print_attack(records: Sequence[Record], console: Console) -> None:
     else:
         for record in records:
             console.print(Padding(_text(_in_a_line(record)), (0, 0, 0, 2), expand=False))
-    said = dict.fromkeys(_said(record) for record in records)  # several figures of one attack share a sentence
+    said = dict.fromkeys(
+        _describe_record(record) for record in records
+    )  # several figures of one attack share a sentence
     for sentence in said:
         console.print(Padding(_text(sentence), (0, 0, 0, 2), expand=False))
     if falls:
@@ -237,7 +241,7 @@ def _clear(record: Record) -> str:
     return wording.DASH if record.in_the_clear is None else wording.figure(record.in_the_clear)
 
 
-def _said(record: Record) -> str:
+def _describe_record(record: Record) -> str:
     clear = wording.in_the_clear(record)
     parts = (
         record.finding,
@@ -255,7 +259,7 @@ def _print_claims(report: Report, console: Console) -> None:
         console.print()
         console.print(_text(f"What {protocol} says of itself", "bold"))
         for key, heading in headings.items():
-            for sentence in wording.claimed(report, protocol, key):
+            for sentence in wording.claim_sentences(report, protocol, key):
                 console.print(Padding(_text(f"{heading}: {sentence}"), (0, 0, 0, 2), expand=False))
 
 

@@ -62,7 +62,7 @@ def _matrix(report: Report) -> Iterator[str]:
         cells = []
         for cell in row.cells:
             if cell.state is State.VIOLATED:
-                cells.append(f"violated by {tables.named(cell.attacks)}")
+                cells.append(f"violated by {tables.join_names(cell.attacks)}")
             else:
                 cells.append(tables.cell_text(cell))
         rows.append((row.short, row.parties, *cells))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from fgl_secure.auditing.method import Method, Source, check_method
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.auditing.privacy_cost import PrivacyCost
 from fgl_secure.auditing.report import accuracy_figures, cost_figures
 from fgl_secure.auditing.wording import plural, score_text, seconds_text
@@ -30,7 +30,7 @@ class Trained:
         hosted: declared leakage to processes that host all devices of a silo; empty for runs without such processes.
     """
 
-    plan: Plan
+    plan: AuditPlan
     scheme: str
     result: TrainingResult
     privacy: PrivacyCost | None

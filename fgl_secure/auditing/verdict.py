@@ -97,19 +97,19 @@ def detectable_difference(arms: tuple[int, int], alarms: float, prior: float) ->
         An advantage in [0, 1 - alarms], or `UNDETECTABLE`.
     """
 
-    def caught(gain: float) -> bool:
+    def is_detected(gain: float) -> bool:
         tpr = min(alarms + gain, 1.0)
         spreads = [rate * (1 - rate) / n for rate, n in zip((tpr, alarms), arms, strict=True)]
         z = float(scipy.stats.norm.isf(1 - _POWER)) / max(sqrt(sum(spreads)), 1e-12)
         low, high = (float(scipy.stats.norm.sf(z * sqrt(spread))) for spread in spreads)
         hits, wrong = scipy.stats.binom.ppf(low, arms[0], tpr), scipy.stats.binom.isf(high, arms[1], alarms)
-        found = difference(float(hits) / arms[0], arms[0], float(wrong) / arms[1], arms[1])
-        return judge(found.value, found.interval, prior, exact=False).is_exposure
+        result = difference(float(hits) / arms[0], arms[0], float(wrong) / arms[1], arms[1])
+        return judge(result.value, result.interval, prior, exact=False).is_exposure
 
     if min(arms) < 1:
         return UNDETECTABLE
     most = 1.0 - alarms
-    least = _least(_STEPS, lambda step: caught(most * step / _STEPS))
+    least = _least(_STEPS, lambda step: is_detected(most * step / _STEPS))
     return UNDETECTABLE if least is None else most * least / _STEPS
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from math import ceil, floor
 from typing import TYPE_CHECKING
 
-from fgl_secure.attacks.base import Alone
+from fgl_secure.attacks.base import KnowledgeBaseline
 from fgl_secure.auditing.records import is_number
 from fgl_secure.auditing.verdict import MARGIN, Verdict
 
@@ -180,7 +180,7 @@ def in_the_clear(record: Record) -> str:
 
 def knowledge(record: Record) -> str:
     """A warning where a prior leaves out what the attack knows beside its view; empty for all others."""
-    if record.knowledge is not Alone.NOT_LOOKED_AT:
+    if record.knowledge is not KnowledgeBaseline.NOT_LOOKED_AT:
         return ""
     return "The baseline leaves out what the attack knows beside its view: it offers no guess from that alone."
 
@@ -203,19 +203,22 @@ def control_failures(record: Record) -> str:
     return f"No evidence: {' and '.join(parts)}." if parts else ""
 
 
-def claimed(report: Report, protocol: str, key: str) -> list[str]:
+def claim_sentences(report: Report, protocol: str, key: str) -> list[str]:
     """The sentences that a protocol states under one key of its claim."""
     claim = report.claims.get(protocol)
     statements = claim.get(key, []) if isinstance(claim, dict) else []
     return [statements] if isinstance(statements, str) else [str(item) for item in statements]
 
 
-def _tested(report: Report, protocol: str) -> str:
+def _tested_note(report: Report, protocol: str) -> str:
     """How many claims a finding could have violated, behind a comma; empty where the report doesn't say."""
     claim = report.claims.get(protocol)
     if not isinstance(claim, dict) or "tested" not in claim:
         return ""
-    tested, all_of_them = len(claimed(report, protocol, "tested")), len(claimed(report, protocol, "protects"))
+    tested, all_of_them = (
+        len(claim_sentences(report, protocol, "tested")),
+        len(claim_sentences(report, protocol, "protects")),
+    )
     if tested == all_of_them:
         return ", each of which an attack has tested"
     return f", of which attacks have tested {tested or 'none'}"
@@ -225,7 +228,9 @@ def protocol_summary(report: Report, protocol: str) -> str:
     """One sentence: how many of the protocol's claims the findings violate, or that none was tested."""
     mine = [record for record in report.records if record.protocol == protocol]
     against = [record for record in report.violations if record.protocol == protocol]
-    claims = list(dict.fromkeys([*claimed(report, protocol, "protects"), *(record.claim for record in against)]))
+    claims = list(
+        dict.fromkeys([*claim_sentences(report, protocol, "protects"), *(record.claim for record in against)])
+    )
     if against:
         broken = len({record.claim for record in against})
         verb = "is" if broken == 1 else "are"
@@ -236,7 +241,9 @@ def protocol_summary(report: Report, protocol: str) -> str:
     if claims and not any(record.verdict.is_measured for record in mine):
         return f"Nothing was measured under {protocol}, which says nothing of its {plural(len(claims), 'guarantee')}."
     if claims:
-        return f"No finding violates the {plural(len(claims), 'guarantee')} of {protocol}{_tested(report, protocol)}."
+        return (
+            f"No finding violates the {plural(len(claims), 'guarantee')} of {protocol}{_tested_note(report, protocol)}."
+        )
     exposed = sum(record.verdict.is_exposure and record.controls_hold for record in mine)
     shown = "no finding shows" if exposed == 0 else f"{plural(exposed, 'finding')} show{'s' if exposed == 1 else ''}"
     return f"No protection is guaranteed by {protocol}; {shown} what it exposes."
@@ -258,6 +265,6 @@ def controls_summary(report: Report) -> str:
 
 def summary(report: Report) -> str:
     """The report in one paragraph, the audited protocol first."""
-    others = [name for name in report.protocols if name != report.audited]
-    judged = [name for name in (report.audited, *others) if name in report.protocols]
+    others = [name for name in report.protocols if name != report.audited_protocol]
+    judged = [name for name in (report.audited_protocol, *others) if name in report.protocols]
     return " ".join([*(protocol_summary(report, name) for name in judged), controls_summary(report)])

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from fgl_secure import methods
 from fgl_secure.cli.config import RUN_FILE, run_file
-from fgl_secure.cli.options import configured, data_of
+from fgl_secure.cli.options import configure_method, data_of
 from fgl_secure.cli.output import OK, VIOLATED, OutputError, say
 from fgl_secure.cli.parser import SCRIPTS
 from fgl_secure.errors import InputError
-from fgl_secure.ledger import Ledger
-from fgl_secure.progress import Runs, shown
+from fgl_secure.ledger import RunLedger
+from fgl_secure.progress import Runs, show_progress
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
@@ -33,8 +33,8 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.auditing.audit import audit as run
 
     check_folder(chosen.out)
-    method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
-    with shown(quiet=chosen.quiet) as phases:
+    method, data = configure_method(chosen.method, chosen), data_of(chosen.method, chosen)
+    with show_progress(quiet=chosen.quiet) as phases:
         report = run(
             method,
             data,
@@ -45,7 +45,7 @@ def audit(chosen: argparse.Namespace, words: list[str]) -> int:
             command=_command(words),
             progress=phases,
         )
-    _deliver(lambda: _told(report, chosen), report.write, chosen, ["audit", chosen.method.name])
+    _deliver(lambda: _report_text(report, chosen), report.write, chosen, ["audit", chosen.method.name])
     return VIOLATED if chosen.scheme and report.violations else OK
 
 
@@ -69,16 +69,16 @@ def _deliver(
         say(f"written: {written[0]}, {others}; {RUN_FILE} repeats it")
 
 
-def _told(report: Report, chosen: argparse.Namespace) -> str:
+def _report_text(report: Report, chosen: argparse.Namespace) -> str:
     from fgl_secure.auditing.report import render_json
     from fgl_secure.auditing.wording import summary
 
     if chosen.json:
         return render_json(report).rstrip()
-    return summary(report) if chosen.quiet else _printed(report, verbose=chosen.verbose)
+    return summary(report) if chosen.quiet else _format_report(report, verbose=chosen.verbose)
 
 
-def _printed(report: Report, *, verbose: bool) -> str:
+def _format_report(report: Report, *, verbose: bool) -> str:
     from rich.console import Console
 
     from fgl_secure.auditing import print_report
@@ -118,14 +118,14 @@ def train(chosen: argparse.Namespace, words: list[str]) -> int:
     """Trains once."""
     from fgl_secure.cli.printing import describe
 
-    method, data = configured(chosen.method, chosen), data_of(chosen.method, chosen)
-    with shown(quiet=chosen.quiet) as phases:
-        done = _trained(method, data, chosen, phases)
+    method, data = configure_method(chosen.method, chosen), data_of(chosen.method, chosen)
+    with show_progress(quiet=chosen.quiet) as phases:
+        done = _run_training(method, data, chosen, phases)
     say(json.dumps({**done.to_json(), "command": _command(words)}, indent=2) if chosen.json else describe(done))
     return OK
 
 
-def _trained(method: Method, data: Source, chosen: argparse.Namespace, phases: Phases) -> Trained:
+def _run_training(method: Method, data: Source, chosen: argparse.Namespace, phases: Phases) -> Trained:
     from fgl_secure.auditing.train import train as run
 
     scheme = ",".join(chosen.scheme) if chosen.scheme else None
@@ -149,11 +149,11 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
     check_folder(chosen.out)
     if chosen.seeds < 1:
         raise InputError(f"seeds must be at least 1; found {chosen.seeds}")
-    data, ledger = source_of(chosen.dataset, chosen.data_root), Ledger(chosen.runs)
+    data, ledger = source_of(chosen.dataset, chosen.data_root), RunLedger(chosen.runs)
     if isinstance(data, Data):
         data = data_of(methods.FedAvg, chosen)
-    with shown(quiet=chosen.quiet) as phases:
-        found = run(
+    with show_progress(quiet=chosen.quiet) as phases:
+        result = run(
             data,
             chosen.scheme or SECURED,
             tuple(methods.method(name)() for name in chosen.methods),
@@ -167,12 +167,12 @@ def compare(chosen: argparse.Namespace, words: list[str]) -> int:
             progress=phases,
         )
     _deliver(
-        lambda: json.dumps(found.as_json(), indent=2) if chosen.json else describe_comparison(found),
-        found.write,
+        lambda: json.dumps(result.as_json(), indent=2) if chosen.json else describe_comparison(result),
+        result.write,
         chosen,
         ["compare"],
     )
-    if chosen.scheme and found.violations:
+    if chosen.scheme and result.violations:
         return VIOLATED
     if ledger.error is not None:  # what was found is printed by now, whatever became of the file of runs
         raise ledger.error

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fgl_secure import __version__
-from fgl_secure.cli.parser import Parser, meant
+from fgl_secure.cli.parser import Parser, suggest
 from fgl_secure.errors import InputError
 
 RUN_FILE = "run.toml"
@@ -31,9 +31,9 @@ _OF_THIS_CALL = {"config", "json", "verbose", "quiet"}
 
 def file_of(words: Sequence[str]) -> Path | None:
     """The file that words name with --config; None where they name none."""
-    for at, word in enumerate(words):
-        if word == "--config" and at + 1 < len(words):
-            return Path(words[at + 1])
+    for index, word in enumerate(words):
+        if word == "--config" and index + 1 < len(words):
+            return Path(words[index + 1])
         if word.startswith("--config="):
             return Path(word.removeprefix("--config="))
     return None
@@ -52,7 +52,7 @@ def read(path: Path) -> dict[str, Any]:
         raise InputError(f"config must be a TOML file that can be read; found {path} ({error})") from error
 
 
-def commanded(table: Mapping[str, Any], words: Sequence[str]) -> list[str]:
+def command_words(table: Mapping[str, Any], words: Sequence[str]) -> list[str]:
     """The words with the method of a file after the command, where they name none themselves.
 
     Raises:
@@ -89,7 +89,7 @@ def with_options(table: Mapping[str, Any], parser: Parser, words: Sequence[str],
         if key in ("command", "method"):
             continue
         if key not in known or key in _OF_THIS_CALL:
-            raise InputError(f"config must name options of {parser.prog}; found {key}{meant(key, list(known))}")
+            raise InputError(f"config must name options of {parser.prog}; found {key}{suggest(key, list(known))}")
         if said.isdisjoint(known[key].option_strings):
             (options if known[key].option_strings else places).extend(_words(key, value, known[key]))
     taken = places if len(words) == at or words[at].startswith("-") else []
@@ -103,7 +103,7 @@ def _key(action: argparse.Action) -> str:
 
 def _words(key: str, value: Any, action: argparse.Action) -> Iterator[str]:
     values = value if isinstance(value, list) else [value]
-    if not all(isinstance(each, str | int | float) for each in values):
+    if not all(isinstance(item, str | int | float) for item in values):
         raise InputError(
             f"{key} of a config must be text, a number, true or false, or a list of these; found {value!r}"
         )
@@ -118,7 +118,7 @@ def _words(key: str, value: Any, action: argparse.Action) -> Iterator[str]:
     else:
         if len(values) != 1 and not isinstance(action, argparse._AppendAction):
             raise InputError(f"{key} of a config must be one value; found {value!r}")
-        yield from (f"--{key}={each}" for each in values)
+        yield from (f"--{key}={item}" for item in values)
 
 
 def run_file(chosen: argparse.Namespace, names: Sequence[str]) -> str:

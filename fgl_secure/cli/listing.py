@@ -43,17 +43,17 @@ def as_json(kind: str | None = None) -> dict[str, list[dict[str, str]]]:
     Args:
         kind: one of `KINDS`, or None for all.
     """
-    found: dict[str, list[dict[str, str]]] = {}
+    result: dict[str, list[dict[str, str]]] = {}
     for name in KINDS:
         if kind not in (None, name):
             continue
-        found[name] = []
+        result[name] = []
         for first, second in _rows(name):
             if first:
-                found[name].append({"name": first, "says": second})
+                result[name].append({"name": first, "says": second})
             else:
-                found[name][-1]["says"] += f"\n{second}"
-    return found
+                result[name][-1]["says"] += f"\n{second}"
+    return result
 
 
 def names(kind: str) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def _rows(kind: str) -> Rows:
     from fgl_secure.graph.raw_files import cache_folder
 
     made = {"datasets": _datasets, "schemes": _schemes, "attacks": _attacks, "methods": _methods}
-    return kept(kind, cache_folder(), made[kind])
+    return load_rows(kind, cache_folder(), made[kind])
 
 
 def _datasets() -> Rows:
@@ -104,16 +104,16 @@ def _methods() -> Rows:
     from fgl_secure import methods, schemes
 
     rows: Rows = []
-    for each in map(methods.method, methods.names()):
-        served = "; ".join(f"{topology}={'|'.join(schemes.names(topology))}" for topology in each.topologies)
-        tells = each.tells.items()
+    for item in map(methods.method, methods.names()):
+        served = "; ".join(f"{topology}={'|'.join(schemes.names(topology))}" for topology in item.topologies)
+        tells = item.tells.items()
         rows += [
-            (each.name, f"{each.title}: {each.task}"),
-            ("", f"sums      {each.summed}"),
-            *(("", f"sees      {under}: {what}") for under, what in each.sees.items()),
+            (item.name, f"{item.title}: {item.task}"),
+            ("", f"sums      {item.summed}"),
+            *(("", f"sees      {under}: {what}") for under, what in item.sees.items()),
             *(("", f"tells     {kind}, {there} to {back}: {what}") for (kind, there, back), what in tells),
             ("", f"schemes   {served}"),
-            ("", f"backbones {', '.join(each.backbones()) or 'its own'}"),
+            ("", f"backbones {', '.join(item.backbones()) or 'its own'}"),
         ]
     return rows
 
@@ -131,7 +131,7 @@ def matrix() -> str:
     return "\n".join("|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in rows)
 
 
-def kept(kind: str, folder: Path, made: Callable[[], Rows]) -> Rows:
+def load_rows(kind: str, folder: Path, made: Callable[[], Rows]) -> Rows:
     """The rows of one kind, from the cache where they are those of today's files.
 
     Args:

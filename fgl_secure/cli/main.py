@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from fgl_secure.cli.config import commanded, file_of, read, with_options
+from fgl_secure.cli.config import command_words, file_of, read, with_options
 from fgl_secure.cli.output import (
     BAD_INPUT,
     FAULT,
@@ -70,7 +70,7 @@ def _status(words: list[str]) -> int:
 def _warn_in_a_line(*, quiet: bool) -> None:
     """Warnings about the user's own data are a line each on the standard error stream; with --quiet there are none."""
 
-    def shown(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    def show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
         if issubclass(category, DataWarning):
             complain(f"fgl-secure: {message}")
         else:
@@ -78,7 +78,7 @@ def _warn_in_a_line(*, quiet: bool) -> None:
 
     before = warnings.showwarning
     warnings.filterwarnings("ignore" if quiet else "default", category=DataWarning)
-    warnings.showwarning = shown
+    warnings.showwarning = show_warning
 
 
 def _run(words: list[str]) -> int:
@@ -90,10 +90,10 @@ def _run(words: list[str]) -> int:
     try:
         file = file_of(words)
         table = {} if file is None else read(file)
-        named = with_method(commanded(table, words) if words else words)
+        named = with_method(command_words(table, words) if words else words)
         parser = parser_for(named)
-        one = parser.reached(named)
-        depth = next((i for i in range(len(named) + 1) if parser.reached(named[:i]) is one), 0)
+        one = parser.parser_of(named)
+        depth = next((i for i in range(len(named) + 1) if parser.parser_of(named[:i]) is one), 0)
         said = with_options(table, one, named, depth) if table else named
         chosen, unknown = parser.parse_known_args(said)
         if unknown:

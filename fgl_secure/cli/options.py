@@ -13,8 +13,8 @@ from dataclasses import Field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fgl_secure.config_fields import Choice, choices_of, default_of
 from fgl_secure.cli.parser import place
+from fgl_secure.config_fields import Choice, choices_of, default_of
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
@@ -39,15 +39,15 @@ def _add_options(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     add_fields(parser.add_argument_group("data"), method.data)
     own = parser.add_argument_group(method.title)
     add_fields(own, method)
-    for _, each in choices_of(method).values():
-        if each.part is not None:
-            add_fields(parser.add_argument_group(each.says), each.part, f"{each.prefix}-")
+    for _, item in choices_of(method).values():
+        if item.part is not None:
+            add_fields(parser.add_argument_group(item.says), item.part, f"{item.prefix}-")
     add = parser.add_argument_group("run").add_argument
     add("--seed", type=int, default=0, metavar="S", help="of partition, split, weights, and of an audit's coins")
     add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
 
 
-def configured(method: type[Method], chosen: argparse.Namespace) -> Method:
+def configure_method(method: type[Method], chosen: argparse.Namespace) -> Method:
     """The method with the choices of a parsed command line.
 
     Raises:
@@ -68,20 +68,20 @@ def data_of(method: type[Method], chosen: argparse.Namespace) -> Data | GraphSet
 def add_fields(group: argparse._ArgumentGroup, kind: type, prefix: str = "") -> None:
     """Adds an option for each field of a configuration, but its parts."""
     hints = typing.get_type_hints(kind)
-    for name, (each, says) in choices_of(kind).items():
+    for name, (item, says) in choices_of(kind).items():
         if says.part is None:
-            _add_option(group, f"{prefix}{_option(name, says)}", hints[name], each, says)
+            _add_option(group, f"{prefix}{_option(name, says)}", hints[name], item, says)
 
 
 def _add_option(
     group: argparse._ArgumentGroup,
     option: str,
     hint: Any,  # a type
-    each: Field[Any],
+    field: Field[Any],
     says: Choice,
 ) -> None:
     if hint is bool:
-        group.add_argument(f"--{option}", action="store_true", help=escaped(says.says))
+        group.add_argument(f"--{option}", action="store_true", help=escape_percent(says.says))
         return
     told = all(name in says.says for name in says.names)
     meaning = says.says if told else f"{says.says}: {', '.join(says.names)}"
@@ -90,9 +90,9 @@ def _add_option(
         action=OneOf,
         known=says.names,
         type=_reader(hint),
-        default=default_of(each),
+        default=default_of(field),
         metavar=says.shown or "NAME",
-        help=escaped(meaning),
+        help=escape_percent(meaning),
     )
 
 
@@ -109,7 +109,7 @@ class OneOf(argparse._StoreAction):
         self.known = known
 
 
-def escaped(text: str) -> str:
+def escape_percent(text: str) -> str:
     """A text of somebody else's for argparse, which formats with percent signs."""
     return text.replace("%", "%%")
 
@@ -121,10 +121,10 @@ def _option(name: str, says: Choice) -> str:
 def _reader(hint: Any) -> Callable[[str], object]:  # a type
     """What reads a value of this type, which may also be None."""
     kinds = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    found = next((kind for kind in (int, float, Path, str) if kind in kinds), None)
-    if found is None:
+    result = next((kind for kind in (int, float, Path, str) if kind in kinds), None)
+    if result is None:
         raise InputError(f"fields of a method must be numbers, texts, paths, switches or parts; found {hint!r}")
-    return place if found is Path else found
+    return place if result is Path else result
 
 
 def _values(kind: type, chosen: argparse.Namespace, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -141,8 +141,8 @@ def _part(kind: type, chosen: argparse.Namespace, prefix: str) -> object:
     first, *others = choices_of(kind).items()
     if values[first[0]] is not None:
         return kind(**values)
-    for name, (each, says) in others:
-        if values[name] != default_of(each):
+    for name, (item, says) in others:
+        if values[name] != default_of(item):
             option, needed = (_dest(f"{prefix}-{_option(*of)}") for of in ((name, says), (first[0], first[1][1])))
             raise InputError(f"{option} must go with {needed}, without which there is none; found {values[name]}")
     return None

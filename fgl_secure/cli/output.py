@@ -25,18 +25,18 @@ def say(text: str) -> None:
     Raises:
         OutputError: nothing can be written there.
     """
-    with _written():
+    with _write_safely():
         print(text, flush=True)
 
 
 def flush() -> None:
     """Writes out what is still held back; see `say`."""
-    with _written():
+    with _write_safely():
         sys.stdout.flush()
 
 
 @contextmanager
-def _written() -> Iterator[None]:
+def _write_safely() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
@@ -60,7 +60,7 @@ def standard_streams() -> Iterator[None]:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free, which is this one
     before = sys.stdout, sys.stderr
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        sys.stdout, sys.stderr = (nowhere if each is None or each.closed else each for each in before)
+        sys.stdout, sys.stderr = (nowhere if item is None or item.closed else item for item in before)
         out = sys.stdout if isinstance(sys.stdout, TextIOWrapper) else None
         errors = None if out is None else out.errors
         try:

@@ -35,10 +35,10 @@ class Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        known = [str(each) for each in action.choices or ()]
+        known = [str(item) for item in action.choices or ()]
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(
-                action, f"must be one of {', '.join(known)}; found {value!r}{meant(value, known)}"
+                action, f"must be one of {', '.join(known)}; found {value!r}{suggest(value, known)}"
             )
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
@@ -50,23 +50,23 @@ class Parser(argparse.ArgumentParser):
                 raise
             raise argparse.ArgumentError(action, f"must be {kinds[action.type]}; found {arg_string!r}") from None
 
-    def reached(self, words: Sequence[str]) -> Parser:
+    def parser_of(self, words: Sequence[str]) -> Parser:
         """The parser of the command that words begin with."""
-        at = self
+        index = self
         for word in words:
-            choices = at.commands()
+            choices = index.commands()
             if word not in choices:
                 break
-            at = choices[word]
-        return at
+            index = choices[word]
+        return index
 
     def commands(self) -> dict[str, Parser]:
         """The commands of this one, by name; none where there are none."""
-        found: dict[str, Parser] = {}
+        result: dict[str, Parser] = {}
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
-                found.update(action.choices)
-        return found
+                result.update(action.choices)
+        return result
 
     def options(self) -> Iterator[argparse.Action]:
         """What may be said to this command, positions included, but help and the version."""
@@ -81,12 +81,12 @@ class Parser(argparse.ArgumentParser):
         self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
 
 
-def meant(word: str, known: Sequence[str]) -> str:
+def suggest(word: str, known: Sequence[str]) -> str:
     """What a word was probably meant to be, as the end of a sentence; empty where nothing is near.
 
     The dashes of options, which all of them have, make none of them near.
     """
-    plain = {each.casefold().lstrip("-"): each for each in known}
+    plain = {item.casefold().lstrip("-"): item for item in known}
     near = get_close_matches(str(word).casefold().lstrip("-"), list(plain), n=1, cutoff=0.6)
     return f"; did you mean {plain[near[0]]}?" if near else ""
 
@@ -97,11 +97,11 @@ def _option_meant(option: str, known: Sequence[str]) -> str:
 
     name = option.removeprefix("--")
     if "--scheme" in known:
-        having = [each for each in schemes.kinds() if name.replace("-", "_") in schemes.parameters(each)]
+        having = [kind for kind in schemes.kinds() if name.replace("-", "_") in schemes.parameters(kind)]
         if having:
             words = f"{name.replace('-', '_')}=..."
             return f": a parameter of {', '.join(having)}, to be said as --scheme '{having[0]}[{words}]'"
-    return meant(option, known)
+    return suggest(option, known)
 
 
 def place(text: str) -> Path:
@@ -137,21 +137,21 @@ def candidates(parser: Parser, words: Sequence[str]) -> list[str]:
         words: behind the program's name; the last is unfinished, and may be empty.
     """
     *before, start = words or [""]
-    at = parser.reached(before)
-    asked = next((each for each in at.options() if before and before[-1] in each.option_strings), None)
+    index = parser.parser_of(before)
+    asked = next((option for option in index.options() if before and before[-1] in option.option_strings), None)
     if asked is not None and asked.nargs != 0:
         return [name for name in _values(asked) if name.startswith(start)]
-    found = list(at.commands())
-    for action in at.options():
-        found += action.option_strings if action.option_strings else _values(action)
-    options = [*found, "--help"]
+    result = list(index.commands())
+    for action in index.options():
+        result += action.option_strings if action.option_strings else _values(action)
+    options = [*result, "--help"]
     return [name for name in options if name.startswith(start) and (start.startswith("-") or not name.startswith("-"))]
 
 
 def _values(action: argparse.Action) -> list[str]:
     """The words that an option takes, where they are known."""
     if action.choices is not None:
-        return [str(each) for each in action.choices]
+        return [str(choice) for choice in action.choices]
     if action.dest == "scheme":
         return list(listing.names("schemes"))
     if action.dest == "attack":

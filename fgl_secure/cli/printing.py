@@ -15,8 +15,8 @@ from fgl_secure.auditing.wording import Score, bytes_text, figure
 if TYPE_CHECKING:
     from fgl_secure.auditing.privacy_cost import PrivacyCost
     from fgl_secure.auditing.train import Trained
-    from fgl_secure.ledger import Entry
-    from fgl_secure.methods.comparison import Comparison
+    from fgl_secure.ledger import LedgerEntry
+    from fgl_secure.methods.comparison import MethodComparison
     from fgl_secure.training.loop import TrainingResult
 
 _WIDTH = 120
@@ -41,8 +41,8 @@ def describe(done: Trained) -> str:
         "per silo": per_silo,
         "validation": shown(accuracy.validation),
         "rounds": f"{result.rounds}, reported is round {result.selected_round}, {plan.chosen_on}",
-        "messages": _counted(transcript.message_count),
-        "bytes": _counted(transcript.byte_count),
+        "messages": _format_count(transcript.message_count),
+        "bytes": _format_count(transcript.byte_count),
         "seconds": f"{result.seconds:.2f}, {result.seconds_per_round:.4f} a round (median), on {plan.device}",
     }
     rows |= {} if done.privacy is None else _privacy_rows(done.privacy, result)
@@ -70,7 +70,7 @@ def _percent(share: float | None) -> str:
     return "not measured" if share is None else f"{share:.2%}"
 
 
-def _counted(number: int) -> str:
+def _format_count(number: int) -> str:
     """There is no run without messages, but there are runs that nobody has all messages of."""
     return f"{number:,}" if number else "not counted"
 
@@ -79,30 +79,30 @@ def _value(error: float | None) -> str:
     return "not measured" if error is None else f"{error:.4g}"
 
 
-def describe_comparison(found: Comparison) -> str:
+def describe_comparison(comparison: MethodComparison) -> str:
     """Title, table, what was left out and why; colours only on a terminal."""
     from fgl_secure.methods.comparison import columns, rows, summary, title
 
     there, here = Console(), io.StringIO()
     console = Console(file=here, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
-    console.print(title(found), style="bold", markup=False, highlight=False)
+    console.print(title(comparison), style="bold", markup=False, highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
-    for index, heading in enumerate(columns(found)):
+    for index, heading in enumerate(columns(comparison)):
         table.add_column(heading, justify="right" if index in _RIGHT else "left", overflow="fold")
-    for tone, cells in rows(found):
+    for tone, cells in rows(comparison):
         table.add_row(*(cell.replace("[", "\\[") for cell in cells), style=_STYLES[tone])
     console.print(table)
-    console.print(summary(found), markup=False, highlight=False)
-    for each in found.left_out:
-        console.print(f"{each.title} is left out: {each.reason}.", markup=False, highlight=False)
+    console.print(summary(comparison), markup=False, highlight=False)
+    for item in comparison.left_out:
+        console.print(f"{item.title} is left out: {item.reason}.", markup=False, highlight=False)
     return "\n".join(line.rstrip() for line in here.getvalue().splitlines())
 
 
-def describe_entry(entry: Entry) -> str:
+def describe_entry(entry: LedgerEntry) -> str:
     """What one run came to, on one line."""
-    found = cast("Mapping[str, Any]", entry.found)
-    if "refused" in found:
-        return f"left out, {found['refused']}"
+    result = cast("Mapping[str, Any]", entry.found)
+    if "refused" in result:
+        return f"left out, {result['refused']}"
     return "; ".join(
-        f"{side['scheme']} {figure(side['score'])}, {bytes_text(side['bytes'])}" for side in found["sides"]
+        f"{side['scheme']} {figure(side['score'])}, {bytes_text(side['bytes'])}" for side in result["sides"]
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fgl_secure import __version__, methods
 from fgl_secure.cli import commands
 from fgl_secure.cli.listing import KINDS
-from fgl_secure.cli.options import add_fields, add_method_options, escaped
+from fgl_secure.cli.options import add_fields, add_method_options, escape_percent
 from fgl_secure.cli.parser import SCRIPTS, Parser, place
 from fgl_secure.cli.subcommand import Subcommand, installed_subcommands
 from fgl_secure.errors import InputError
@@ -64,8 +64,8 @@ def parser_for(words: Sequence[str]) -> Parser:
         _add_methods(_command(kinds, command, says), command, words)
     _add_comparison(_command(kinds, "compare", "all methods that fit a data set, side by side"), words)
     _add_listing(_command(kinds, "list", "what there is"))
-    for name, found in installed_subcommands():
-        _add_installed(kinds, name, found)
+    for name, subcommand in installed_subcommands():
+        _add_installed(kinds, name, subcommand)
     shell = _command(kinds, "completion", "what makes a shell complete words", _COMPLETION)
     shell.set_defaults(run=commands.complete)
     shell.add_argument("shell", choices=tuple(SCRIPTS), help="whose script to print")
@@ -73,11 +73,13 @@ def parser_for(words: Sequence[str]) -> Parser:
 
 
 def _command(kinds: Any, name: str, says: str, examples: str = "") -> Parser:
-    made: Parser = kinds.add_parser(name, help=says, description=_folded(says), epilog=examples, formatter_class=_Help)
+    made: Parser = kinds.add_parser(
+        name, help=says, description=_wrap_text(says), epilog=examples, formatter_class=_Help
+    )
     return made
 
 
-def _folded(text: str) -> str:
+def _wrap_text(text: str) -> str:
     return fill(f"{text[:1].upper()}{text[1:]}", 78)
 
 
@@ -116,9 +118,9 @@ def _add_method(
         return
     one = kinds.add_parser(
         name,
-        help=escaped(method.task),
-        description=_folded(escaped(f"{method.title}: {method.task}. It sums {method.summed}.")),
-        epilog=escaped(_examples_of(command, method)),
+        help=escape_percent(method.task),
+        description=_wrap_text(escape_percent(f"{method.title}: {method.task}. It sums {method.summed}.")),
+        epilog=escape_percent(_examples_of(command, method)),
         formatter_class=_Help,
     )
     one.set_defaults(method=method)
@@ -126,14 +128,14 @@ def _add_method(
     add_method_options(one, method)
 
 
-def _add_installed(kinds: Any, name: str, found: Subcommand | InputError) -> None:
+def _add_installed(kinds: Any, name: str, result: Subcommand | InputError) -> None:
     """The command of another package; of a broken package, one that says what is broken."""
-    if isinstance(found, InputError):
-        _add_broken(kinds, name, found)
+    if isinstance(result, InputError):
+        _add_broken(kinds, name, result)
         return
-    parser = _command(kinds, name, found.summary)
-    parser.set_defaults(run=found.run)
-    found.add_arguments(parser)
+    parser = _command(kinds, name, result.summary)
+    parser.set_defaults(run=result.run)
+    result.add_arguments(parser)
 
 
 def _add_broken(kinds: Any, name: str, error: InputError) -> None:

@@ -127,8 +127,8 @@ def add_streams(total: Elements, keys: Bytes, signs: Ids, word: np.dtype[Any], m
 
 def _intrinsic(name: str, builder: ir.IRBuilder, kind: ir.Type = _PAIR, operands: int = 2) -> ir.Function:
     """An instruction, as LLVM names it."""
-    found = builder.module.globals.get(name)
-    return found or ir.Function(builder.module, ir.FunctionType(kind, [kind] * operands), name)
+    result = builder.module.globals.get(name)
+    return result or ir.Function(builder.module, ir.FunctionType(kind, [kind] * operands), name)
 
 
 def _pointer(builder: ir.IRBuilder, address: Any, place: int, kind: ir.Type = _PAIR) -> Any:
@@ -154,13 +154,13 @@ def _make_schedules(_: Any, a: Any, b: Any, c: Any, d: Any, out: Any) -> Any:  #
     def code(context: Any, builder: ir.IRBuilder, __: Any, values: Any) -> Any:
         last = _intrinsic("llvm.x86.aesni.aesenclast", builder)
 
-        def substituted(block: Any, picked: list[int], constant: int) -> Any:
+        def substitute(block: Any, picked: list[int], constant: int) -> Any:
             mask = ir.Constant(ir.VectorType(_I32, 16), picked * 4)
             same = builder.shuffle_vector(builder.bitcast(block, _SIXTEEN), ir.Constant(_SIXTEEN, ir.Undefined), mask)
             four = ir.Constant(_PAIR, [constant << 32 | constant] * 2)
             return builder.call(last, [builder.bitcast(same, _PAIR), four])
 
-        def summed(block: Any) -> Any:
+        def prefix_xor(block: Any) -> Any:
             """Each word plus all words before it."""
             quad = builder.bitcast(block, _QUAD)
             for shift in (1, 2):
@@ -176,8 +176,8 @@ def _make_schedules(_: Any, a: Any, b: Any, c: Any, d: Any, out: Any) -> Any:  #
             for lane, pair in enumerate(pairs):
                 if number > 1:
                     picked = [12, 13, 14, 15] if half else [13, 14, 15, 12]
-                    word = substituted(pair[1 - half], picked, 0 if half else constant)
-                    pair[half] = builder.xor(summed(pair[half]), word)
+                    word = substitute(pair[1 - half], picked, 0 if half else constant)
+                    pair[half] = builder.xor(prefix_xor(pair[half]), word)
                 _store(builder, pair[half], out, lane * (_ROUNDS + 1) + number)
         return context.get_dummy_value()
 
@@ -312,7 +312,7 @@ def _add(
                 part = total[start : min(start + len(words), last)]
                 for lane in range(min(LANES, count - s)):
                     schedule = own + np.uint64(8 * _SCHEDULE * lane)
-                    for at in range(0, len(part) * size, _BLOCK_BYTES * BLOCKS):
-                        block = np.uint64((start * size + at) // _BLOCK_BYTES)
-                        _encrypt(schedule, np.uint64(0), np.uint64(0), block, out + np.uint64(at))
+                    for index in range(0, len(part) * size, _BLOCK_BYTES * BLOCKS):
+                        block = np.uint64((start * size + index) // _BLOCK_BYTES)
+                        _encrypt(schedule, np.uint64(0), np.uint64(0), block, out + np.uint64(index))
                     off[task, s + lane] |= add_words(part, words, mask, modulus, signs[s + lane] < 0) > 0

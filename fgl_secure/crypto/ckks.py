@@ -18,7 +18,7 @@ SEAL as TenSEAL binds it: rings of our parameters, coefficients in and out, seri
 TenSEAL's own contexts make relinearisation keys whatever one does and need a special prime for them, its vectors have
 N / 2 real slots in floating point, and `make_context_public` keeps a decryptor. `tenseal.sealapi` has none of that.
 Ciphertexts stay in coefficient form, where integers are added exactly. Its polynomials can be read, not set, and its
-encoder rounds floats: so `Ring.trivial` writes SEAL's uncompressed form itself. All else is SEAL's own save and load.
+encoder rounds floats: so `SealContext.trivial` writes SEAL's uncompressed form itself. All else is SEAL's own save and load.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _seal() -> Any:
     return sealapi
 
 
-class Ring:
+class SealContext:
     """SEAL's objects that hold no key.
 
     Args:
@@ -87,17 +87,17 @@ class Ring:
         data = np.concatenate([first, second]).tobytes()
         words = struct.pack("<Q", 2 * self.chain.degree) + data
         metadata = _METADATA.pack(*self.level, 0, 2, self.chain.degree, 1, float(scale), 1)
-        return load(_seal().Ciphertext(), self.context, _uncompressed(metadata + _uncompressed(words)))
+        return load(_seal().Ciphertext(), self.context, _wrap_uncompressed(metadata + _wrap_uncompressed(words)))
 
     def residues(self, integers: NDArray[np.int64]) -> Residues:
         """uint64 like `integers`, which must lie within q / 2."""
         return np.where(integers < 0, integers + self.modulus, integers).astype(np.uint64)
 
-    def centred(self, cipher: Any) -> NDArray[np.int64]:
+    def centered_coefficients(self, cipher: Any) -> NDArray[np.int64]:
         """int64 [N]: the first polynomial of a ciphertext in coefficient form, within q / 2."""
         words = cipher.dyn_array()  # which gives a word in half the time that the ciphertext takes
-        found = np.array(list(map(words.__getitem__, range(self.chain.degree))), dtype=np.int64)
-        return np.where(found > self.modulus // 2, found - self.modulus, found)
+        result = np.array(list(map(words.__getitem__, range(self.chain.degree))), dtype=np.int64)
+        return np.where(result > self.modulus // 2, result - self.modulus, result)
 
     def ciphertext(self, stream: bytes, parameters: Parameters) -> Any:
         """A ciphertext from SEAL's bytes.
@@ -110,22 +110,22 @@ class Ring:
                 f"ciphertext must have up to {self.chain.ciphertext_bytes:,} bytes; found {len(stream):,}"
             )
         try:
-            found = load(_seal().Ciphertext(), self.context, stream)
+            result = load(_seal().Ciphertext(), self.context, stream)
         except InputError as error:
             raise ProtocolError(f"ciphertext must be valid at N = {self.chain.degree} and this modulus") from error
-        if found.size() != 2 or found.is_ntt_form():
-            raise ProtocolError(f"ciphertext must have two polynomials as coefficients; found {found.size()}, or NTTs")
-        if found.scale != float(parameters.scale):
-            raise ProtocolError(f"ciphertext must have scale {parameters.scale:,}; found {found.scale:,.17g}")
-        if found.is_transparent():
+        if result.size() != 2 or result.is_ntt_form():
+            raise ProtocolError(f"ciphertext must have two polynomials as coefficients; found {result.size()}, or NTTs")
+        if result.scale != float(parameters.scale):
+            raise ProtocolError(f"ciphertext must have scale {parameters.scale:,}; found {result.scale:,.17g}")
+        if result.is_transparent():
             raise ProtocolError("ciphertext must hide its plaintext; found one that anybody can read")
-        return found
+        return result
 
 
 @cache
-def ring(chain: Chain) -> Ring:
+def ring(chain: Chain) -> SealContext:
     """The ring of a chain, built once."""
-    return Ring(chain)
+    return SealContext(chain)
 
 
 def save(item: Any) -> bytes:
@@ -154,7 +154,7 @@ def load(item: Any, context: Any, stream: bytes) -> Any:
     return item
 
 
-def _uncompressed(content: bytes) -> bytes:
+def _wrap_uncompressed(content: bytes) -> bytes:
     made = _seal().Serialization.SEALHeader()
     version = (made.version_major, made.version_minor)
     return _HEADER.pack(made.magic, made.header_size, *version, 0, 0, _HEADER.size + len(content)) + content
@@ -251,11 +251,11 @@ class _Opened:
     terms: int
 
 
-def opened(data: bytes, public: PublicKey) -> _Opened:
+def load_ciphertext(data: bytes, public: PublicKey) -> _Opened:
     """A ciphertext for a key.
 
     Raises:
-        ProtocolError: it is for another key, or has too many terms, or is none; see `Ring.ciphertext`.
+        ProtocolError: it is for another key, or has too many terms, or is none; see `SealContext.ciphertext`.
     """
     if len(data) < PREFIX.size:
         raise ProtocolError(f"ciphertext must have at least {PREFIX.size} bytes; found {len(data)}")
@@ -304,27 +304,27 @@ class RunningSums:
                 f"a term must have {self._count} ciphertexts, and be one of {parameters.terms}; found "
                 f"{len(ciphertexts)}, after {self._terms} terms"
             )
-        found = [opened(data, self._public) for data in ciphertexts]
-        if any(one.terms != 1 for one in found):
+        result = [load_ciphertext(data, self._public) for data in ciphertexts]
+        if any(one.terms != 1 for one in result):
             raise ProtocolError("a term must not be a sum; found ciphertexts that say that they are")
-        fresh, evaluator = [one.cipher for one in found], ring(parameters.chain).evaluator
+        fresh, evaluator = [one.cipher for one in result], ring(parameters.chain).evaluator
         if self._totals:
             fresh = [_both(evaluator, *pair) for pair in zip(self._totals, fresh, strict=True)]
         self._totals = fresh
         self._terms += 1
 
     @classmethod
-    def restored(cls, public: PublicKey, count: int, totals: Sequence[bytes]) -> RunningSums:
+    def restore(cls, public: PublicKey, count: int, totals: Sequence[bytes]) -> RunningSums:
         """Sums that go on from what `to_bytes` gave.
 
         Raises:
             ProtocolError: they are not as many as a term has, of different numbers of terms, or no sums under this key.
         """
         made = cls(public, count)
-        found = [opened(data, public) for data in totals]
-        if found and (len(found) != count or len({one.terms for one in found}) > 1):
-            raise ProtocolError(f"sums must be {count} of as many terms each; found {len(found)}")
-        made._totals, made._terms = [one.cipher for one in found], found[0].terms if found else 0
+        result = [load_ciphertext(data, public) for data in totals]
+        if result and (len(result) != count or len({one.terms for one in result}) > 1):
+            raise ProtocolError(f"sums must be {count} of as many terms each; found {len(result)}")
+        made._totals, made._terms = [one.cipher for one in result], result[0].terms if result else 0
         return made
 
     def to_bytes(self) -> list[bytes]:
@@ -425,7 +425,7 @@ class ReceiverKey:
 
     def _coefficients(self, data: bytes) -> Integers:
         """int64 [N], unscaled; the noise doesn't leave this function."""
-        parameters, noisy = self.parameters, self._noisy(opened(data, self.public).cipher)
+        parameters, noisy = self.parameters, self._noisy(load_ciphertext(data, self.public).cipher)
         rounded: Integers = (noisy + parameters.scale // 2) // parameters.scale
         near = np.abs(noisy - rounded * parameters.scale) <= parameters.noise
         if not (near & (np.abs(rounded) <= parameters.magnitude)).all():
@@ -445,4 +445,4 @@ class ReceiverKey:
         self._decryptor.decrypt(cipher, plain)
         here.evaluator.add_plain(self._probe, plain, shown)
         here.evaluator.transform_from_ntt_inplace(shown)
-        return here.centred(shown)
+        return here.centered_coefficients(shown)

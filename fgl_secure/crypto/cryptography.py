@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, Offer, is_usable
-from fgl_secure.crypto.streams import KEY_BYTES, Ring, add_masks
+from fgl_secure.crypto.streams import KEY_BYTES, ModularRing, add_masks
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.typing import Bytes, Ids
 
@@ -43,7 +43,7 @@ _NONCE = bytes(12)  # of a key that seals one message
 _ENDS = struct.Struct(">QQ")
 
 
-class Purpose(bytes, Enum):
+class KeyPurpose(bytes, Enum):
     """What a key is for, as its name says it."""
 
     PAIR = b"pair"
@@ -65,12 +65,12 @@ class Purpose(bytes, Enum):
 
 
 _NAMES = {
-    Purpose.PAIR_MASK: "pair masks",
-    Purpose.SELF_MASK: "self masks",
-    Purpose.RECEIVER_MASK: "receiver masks",
-    Purpose.SHARING: "share coins",
-    Purpose.VETO: "veto coins",
-    Purpose.BLANK: "blank vectors",
+    KeyPurpose.PAIR_MASK: "pair masks",
+    KeyPurpose.SELF_MASK: "self masks",
+    KeyPurpose.RECEIVER_MASK: "receiver masks",
+    KeyPurpose.SHARING: "share coins",
+    KeyPurpose.VETO: "veto coins",
+    KeyPurpose.BLANK: "blank vectors",
 }
 
 
@@ -108,7 +108,7 @@ class Context:
     when: bytes
     step: Any = None
 
-    def info(self, purpose: Purpose, sender: int, receiver: int) -> bytes:
+    def info(self, purpose: KeyPurpose, sender: int, receiver: int) -> bytes:
         """What names a key, in fields of fixed length."""
         return self.label + purpose + b"\x01" + self.when + _ENDS.pack(sender, receiver)
 
@@ -156,10 +156,10 @@ class Cryptography(ABC):
         source: Source,
         modulus: int,
         agreement: KeyAgreement = KeyAgreement.X25519,
-        ring: Ring | None = None,
+        ring: ModularRing | None = None,
     ) -> None:
         self._source, self.modulus, self.agreement = source, modulus, agreement
-        self.field = Ring(modulus)
+        self.field = ModularRing(modulus)
         self.ring = ring or self.field
 
     def __repr__(self) -> str:
@@ -189,7 +189,7 @@ class Cryptography(ABC):
         self,
         secret: bytes,
         context: Context,
-        purpose: Purpose,
+        purpose: KeyPurpose,
         own: int,
         others: Mapping[int, bytes],
         width: int = 0,
@@ -197,7 +197,7 @@ class Cryptography(ABC):
     ) -> dict[int, bytes]:
         """The keys that the owner of a key pair shares with the owners of others, the same on both sides.
 
-        Where something is wrapped, one end of each pair wraps it (`wrapped`), and the other end has heard it.
+        Where something is wrapped, one end of each pair wraps it (`wrap_keys`), and the other end has heard it.
 
         Args:
             secret: of the key pair.
@@ -215,8 +215,8 @@ class Cryptography(ABC):
             ProtocolError: a public key is not usable, or what was heard was not wrapped for the owner.
         """  # fmt: skip
 
-    def wrapped(
-        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes]  # noqa: ARG002
+    def wrap_keys(
+        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes]  # noqa: ARG002
     ) -> dict[int, bytes]:  # fmt: skip
         """What the others must hear to agree on the same keys: `wrapped_bytes` for each, public, for it alone to open.
 
@@ -233,7 +233,7 @@ class Cryptography(ABC):
         return dict.fromkeys(others, b"")
 
     @abstractmethod
-    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
+    def derive_key(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int) -> bytes:
         """A key that one party makes from a secret of its own, for one purpose."""
 
     @abstractmethod
@@ -355,7 +355,7 @@ class RealCryptography(Cryptography):
         source: Source,
         modulus: int,
         agreement: KeyAgreement = KeyAgreement.X25519,
-        ring: Ring | None = None,
+        ring: ModularRing | None = None,
     ) -> None:
         agreement.check_available()
         super().__init__(source, modulus, agreement, ring)
@@ -364,7 +364,7 @@ class RealCryptography(Cryptography):
         self._offers: dict[bytes, Offer] = {}
 
     @property
-    def kept(self) -> int:
+    def cached_keys(self) -> int:
         """How many secrets' key pairs are kept now."""
         return len(self._offers)
 
@@ -396,44 +396,44 @@ class RealCryptography(Cryptography):
         return is_usable(public)
 
     def agree(
-        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes],
+        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes],
         width: int = 0,  # noqa: ARG002  # of ideals
         heard: Mapping[int, bytes] = NOTHING_HEARD,
     ) -> dict[int, bytes]:  # fmt: skip
         """See `Cryptography.agree`."""
-        offer, found = self._offer(secret), {}
+        offer, result = self._offer(secret), {}
         for other, public in others.items():
             bound = _bound(context, purpose, (own, offer.public), (other, public))
             if other in heard:
-                found[other] = _heard(offer, public, heard[other], context.session, bound, (other, own))
+                result[other] = _unwrap(offer, public, heard[other], context.session, bound, (other, own))
                 continue
-            said = self._said(secret, context, purpose, own, other)
-            found[other] = offer.answer(public, said, session=context.session, context=bound)
-        return found
+            said = self._wrapped_secret(secret, context, purpose, own, other)
+            result[other] = offer.answer(public, said, session=context.session, context=bound)
+        return result
 
-    def wrapped(
-        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes]
+    def wrap_keys(
+        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes]
     ) -> dict[int, bytes]:
-        """See `Cryptography.wrapped`."""
+        """See `Cryptography.wrap_keys`."""
         if not self.wrapped_bytes:
-            return super().wrapped(secret, context, purpose, own, others)
-        offer, found = self._offer(secret), {}
+            return super().wrap_keys(secret, context, purpose, own, others)
+        offer, result = self._offer(secret), {}
         for other, public in others.items():
             bound = _bound(context, purpose, (own, offer.public), (other, public))
-            said = self._said(secret, context, purpose, own, other)
-            found[other] = offer.wrap(public, said, session=context.session, context=bound)
-        return found
+            said = self._wrapped_secret(secret, context, purpose, own, other)
+            result[other] = offer.wrap(public, said, session=context.session, context=bound)
+        return result
 
-    def _said(self, secret: bytes, context: Context, purpose: Purpose, own: int, other: int) -> bytes:
+    def _wrapped_secret(self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, other: int) -> bytes:
         """What a party wraps for another: from its own secret, so that whoever is given that one knows it."""
         if not self.wrapped_bytes:
             return b""
-        info = context.info(Purpose.WRAPPED, own, other) + purpose
+        info = context.info(KeyPurpose.WRAPPED, own, other) + purpose
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(secret)
 
-    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
+    def derive_key(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int) -> bytes:
         """HKDF."""
-        return _derived(secret, context, purpose, owner, owner)
+        return _derive_pair_key(secret, context, purpose, owner, owner)
 
     def elements(self, key: bytes, count: int) -> Elements:
         """The key stream, rejection-sampled; drawn in pieces as `add_masks` draws them."""
@@ -453,13 +453,15 @@ class RealCryptography(Cryptography):
 
     def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
         """AES-256-GCM under a key for this message alone."""
-        plain = self._sealed.written(values).tobytes()
-        return AESGCM(_derived(key, context, Purpose.SEAL, sender, receiver)).encrypt(_NONCE, plain, None)
+        plain = self._sealed.write(values).tobytes()
+        return AESGCM(_derive_pair_key(key, context, KeyPurpose.SEAL, sender, receiver)).encrypt(_NONCE, plain, None)
 
     def unseal(self, key: bytes, context: Context, sender: int, receiver: int, sealed: bytes, count: int) -> Elements:
         """See `Cryptography.unseal`."""
         try:
-            plain = AESGCM(_derived(key, context, Purpose.SEAL, sender, receiver)).decrypt(_NONCE, sealed, None)
+            plain = AESGCM(_derive_pair_key(key, context, KeyPurpose.SEAL, sender, receiver)).decrypt(
+                _NONCE, sealed, None
+            )
         except InvalidTag as error:
             raise ProtocolError(
                 f"a box of party {sender} must be sealed for party {receiver} in this session and step; it is not"
@@ -470,7 +472,9 @@ class RealCryptography(Cryptography):
 
     def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:
         """HMAC-SHA256, of which 16 bytes travel."""
-        return hmac.digest(_derived(key, context, Purpose.VOTE, sender, receiver), digest, "sha256")[:TAG_BYTES]
+        return hmac.digest(_derive_pair_key(key, context, KeyPurpose.VOTE, sender, receiver), digest, "sha256")[
+            :TAG_BYTES
+        ]
 
     def words(self, length: int, neighbours: int) -> int:  # noqa: ARG002  # a seed, however long the masks
         """Elements that hold 256 bits, each floor(log2 p) of them."""
@@ -486,7 +490,7 @@ class RealCryptography(Cryptography):
 
     def mask_of_seed(self, words: Elements, context: Context, owner: int, length: int) -> Mask:  # noqa: ARG002  # same
         """Its key."""
-        return self.stretched(seed_of(words, self.modulus), context, Purpose.SELF_MASK, owner)
+        return self.derive_key(seed_of(words, self.modulus), context, KeyPurpose.SELF_MASK, owner)
 
     def masks_of_key(
         self, words: Elements, public: bytes, context: Context, owner: int, near: Mapping[int, Partner], length: int
@@ -496,19 +500,19 @@ class RealCryptography(Cryptography):
         if self.public(secret) != public:
             raise ProtocolError(f"party {owner} must share the mask key that it published; the one opened is another")
         publics = {other.name: other.public for other in near.values()}
-        heard = {other.name: other.wrapped for other in near.values() if other.wrapped is not None}
-        keys = self.agree(secret, context, Purpose.PAIR_MASK, owner, publics, length, heard)
+        received = {other.name: other.wrapped for other in near.values() if other.wrapped is not None}
+        keys = self.agree(secret, context, KeyPurpose.PAIR_MASK, owner, publics, length, received)
         return {place: keys[other.name] for place, other in near.items()}
 
 
-def _bound(context: Context, purpose: Purpose, own: tuple[int, bytes], other: tuple[int, bytes]) -> bytes:
+def _bound(context: Context, purpose: KeyPurpose, own: tuple[int, bytes], other: tuple[int, bytes]) -> bytes:
     """What the key of a pair is bound to, the same at both ends."""
     (a, mine), (b, theirs) = own, other
     named = context.info(purpose, a, b) if a < b else context.info(purpose, b, a)
     return named + (mine + theirs if mine < theirs else theirs + mine)
 
 
-def _heard(offer: Offer, public: bytes, wrapped: bytes, session: bytes, bound: bytes, ends: tuple[int, int]) -> bytes:
+def _unwrap(offer: Offer, public: bytes, wrapped: bytes, session: bytes, bound: bytes, ends: tuple[int, int]) -> bytes:
     try:
         return offer.hear(public, wrapped, session=session, context=bound)
     except ProtocolError as error:
@@ -518,7 +522,7 @@ def _heard(offer: Offer, public: bytes, wrapped: bytes, session: bytes, bound: b
 def words_of(seed: bytes, modulus: int, count: int) -> Elements:
     """32 bytes as elements, int64 [count]."""
     bits, value = _word_bits(modulus), int.from_bytes(seed, "little")
-    return np.array([(value >> (bits * at)) & (2**bits - 1) for at in range(count)], dtype=np.int64)
+    return np.array([(value >> (bits * index)) & (2**bits - 1) for index in range(count)], dtype=np.int64)
 
 
 def seed_of(words: Elements, modulus: int) -> bytes:
@@ -528,7 +532,7 @@ def seed_of(words: Elements, modulus: int) -> bytes:
         ProtocolError: they hold none, so the shares that they were opened from are not those of a seed.
     """
     bits = _word_bits(modulus)
-    value = sum(int(word) << (bits * at) for at, word in enumerate(words.tolist()))
+    value = sum(int(word) << (bits * index) for index, word in enumerate(words.tolist()))
     if any(int(word) >> bits for word in words.tolist()) or value >> SEED_BITS:
         raise ProtocolError(f"opened shares must hold a seed of {SEED_BITS} bits; they hold none")
     return value.to_bytes(KEY_BYTES, "little")
@@ -538,6 +542,6 @@ def _word_bits(modulus: int) -> int:
     return modulus.bit_length() - 1
 
 
-def _derived(secret: bytes, context: Context, purpose: Purpose, sender: int, receiver: int) -> bytes:
+def _derive_pair_key(secret: bytes, context: Context, purpose: KeyPurpose, sender: int, receiver: int) -> bytes:
     info = context.info(purpose, sender, receiver)
     return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(secret)

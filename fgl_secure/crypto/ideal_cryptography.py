@@ -14,13 +14,13 @@ from fgl_secure.crypto.cryptography import (
     Context,
     Cryptography,
     Elements,
+    KeyPurpose,
     Mask,
     Partner,
-    Purpose,
     Source,
 )
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.streams import KEY_BYTES, Ring
+from fgl_secure.crypto.streams import KEY_BYTES, ModularRing
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.typing import Bytes, Ids
 
@@ -50,11 +50,11 @@ class IdealCryptography(Cryptography):
         source: Source,
         modulus: int,
         agreement: KeyAgreement = KeyAgreement.X25519,
-        ring: Ring | None = None,
+        ring: ModularRing | None = None,
     ) -> None:
         super().__init__(source, modulus, agreement, ring)
         self._owners: list[int] = []
-        self._keys: dict[bytes, tuple[Purpose, tuple[int, ...], Any]] = {}
+        self._keys: dict[bytes, tuple[KeyPurpose, tuple[int, ...], Any]] = {}
         self._masks: dict[bytes, Elements] = {}
         self._boxes: list[tuple[bytes, int, int, Elements]] = []
         self._votes: dict[tuple[bytes, int, int], bytes] = {}
@@ -76,29 +76,29 @@ class IdealCryptography(Cryptography):
         return int.from_bytes(public) < len(self._owners)
 
     def agree(
-        self, secret: bytes, context: Context, purpose: Purpose, own: int, others: Mapping[int, bytes], width: int = 0,
+        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes], width: int = 0,
         heard: Mapping[int, bytes] = NOTHING_HEARD,  # noqa: ARG002  # of real ones
     ) -> dict[int, bytes]:  # fmt: skip
         """Names of pairs, and their masks at once where they are for some."""
-        found = {}
+        result = {}
         for other, public in others.items():
             if not self.usable(public):
                 raise ProtocolError("a public key must be one that was published; it is not")
             pair = b"".join(sorted((secret[-self.public_bytes :], public)))
-            found[other] = self._named(context, purpose, pair, (min(own, other), max(own, other)))
+            result[other] = self._key_name(context, purpose, pair, (min(own, other), max(own, other)))
             if width:
-                self.elements(found[other], width)
-        return found
+                self.elements(result[other], width)
+        return result
 
-    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
+    def derive_key(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int) -> bytes:
         """A name of one party's."""
-        return self._named(context, purpose, secret, (owner,))
+        return self._key_name(context, purpose, secret, (owner,))
 
     def elements(self, key: bytes, count: int) -> Elements:
         """Drawn the first time."""
         if key not in self._masks:
             purpose, owners, step = self._keys[key]
-            self._masks[key] = self._drawn(purpose, owners, count, step)
+            self._masks[key] = self._draw_mask(purpose, owners, count, step)
         return self._masks[key]
 
     def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
@@ -166,14 +166,14 @@ class IdealCryptography(Cryptography):
         """As opened."""
         return {place: words[..., place * length : (place + 1) * length] for place in near}
 
-    def _named(self, context: Context, purpose: Purpose, who: bytes, owners: tuple[int, ...]) -> bytes:
+    def _key_name(self, context: Context, purpose: KeyPurpose, who: bytes, owners: tuple[int, ...]) -> bytes:
         key = hashlib.sha256(context.info(purpose, owners[0], owners[-1]) + context.session + who).digest()
         self._keys[key] = purpose, owners, context.step
         return key
 
-    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+    def _draw_mask(self, purpose: KeyPurpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
         """A mask: coins of its first owner, which the others learn."""
-        modulus = (self.field if purpose in (Purpose.SHARING, Purpose.VETO) else self.ring).modulus
+        modulus = (self.field if purpose in (KeyPurpose.SHARING, KeyPurpose.VETO) else self.ring).modulus
         values = self._source.draw(purpose.words, np.array(owners[:1]), modulus, (count,), step)
         for other in owners[1:]:
             self._source.note_learnt(purpose.words, np.array([other]), values, step)

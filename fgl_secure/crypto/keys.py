@@ -129,10 +129,10 @@ class KeyPair:
             InputError: `other` has another length.
             ProtocolError: `other` is a point of low order, with which everybody would share the same key.
         """
-        shared = self._shared(other)
+        shared = self._shared_secret(other)
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=context).derive(shared + secret)
 
-    def _shared(self, other: bytes) -> bytes:
+    def _shared_secret(self, other: bytes) -> bytes:
         if len(other) != PUBLIC_KEY_BYTES:
             raise InputError(f"other must have {PUBLIC_KEY_BYTES} bytes; found {len(other)}")
         shared = self._shares.get(other)
@@ -241,7 +241,7 @@ class Offer:
         """
         if not self._seed:
             return b""
-        key, ciphertext = _encapsulated(other)
+        key, ciphertext = _encapsulate(other)
         sealing = self._pair.agree(other[:PUBLIC_KEY_BYTES], session=session, context=context + _WRAP, secret=key)
         return ciphertext + AESGCM(sealing).encrypt(_NONCE, secret, None)
 
@@ -260,8 +260,8 @@ class Offer:
         public = other[:PUBLIC_KEY_BYTES]
         if not self._seed:
             return self._pair.agree(public, session=session, context=context)
-        sealing = self._pair.agree(public, session=session, context=context + _WRAP, secret=self._decapsulated(wrapped))
-        secret = _opened(sealing, wrapped)
+        sealing = self._pair.agree(public, session=session, context=context + _WRAP, secret=self._decapsulate(wrapped))
+        secret = _open_sealed(sealing, wrapped)
         return self._pair.agree(public, session=session, context=context, secret=secret)
 
     def agree(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
@@ -277,20 +277,20 @@ class Offer:
             InputError: `other` has another length.
             ProtocolError: `other` has low order, or the secret was not wrapped for this offer.
         """
-        return self._pair.agree(other, session=session, context=context, secret=self._unwrapped(wrapped))
+        return self._pair.agree(other, session=session, context=context, secret=self._unwrap(wrapped))
 
-    def _unwrapped(self, wrapped: bytes) -> bytes:
+    def _unwrap(self, wrapped: bytes) -> bytes:
         if not self._seed:
             return b""
-        return _opened(self._decapsulated(wrapped), wrapped)
+        return _open_sealed(self._decapsulate(wrapped), wrapped)
 
-    def _decapsulated(self, wrapped: bytes) -> bytes:
+    def _decapsulate(self, wrapped: bytes) -> bytes:
         if len(wrapped) != WRAPPED_BYTES:
             raise ProtocolError(f"wrapped must have {WRAPPED_BYTES} bytes; found {len(wrapped)}")
         return self._private_key.decapsulate(wrapped[:CIPHERTEXT_BYTES])
 
 
-def _opened(key: bytes, wrapped: bytes) -> bytes:
+def _open_sealed(key: bytes, wrapped: bytes) -> bytes:
     try:
         return AESGCM(key).decrypt(_NONCE, wrapped[CIPHERTEXT_BYTES:], None)
     except InvalidTag as error:
@@ -303,7 +303,7 @@ def _ml_kem_key(offer: bytes) -> MLKEM768PublicKey:
     return MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:])
 
 
-def _encapsulated(offer: bytes) -> tuple[bytes, bytes]:
+def _encapsulate(offer: bytes) -> tuple[bytes, bytes]:
     try:
         return _ml_kem_key(offer).encapsulate()
     except ValueError as error:
@@ -322,5 +322,5 @@ def wrap(offer: bytes, secret: bytes) -> bytes:
     """
     if len(offer) == PUBLIC_KEY_BYTES:
         return b""
-    key, ciphertext = _encapsulated(offer)
+    key, ciphertext = _encapsulate(offer)
     return ciphertext + AESGCM(key).encrypt(_NONCE, secret, None)

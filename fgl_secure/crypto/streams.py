@@ -172,7 +172,7 @@ def add_masks(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[i
         redone = aes_instructions.add_streams(total, stacked, which, word, mask, modulus).nonzero()[0].tolist()
         if redone:
             aes_instructions.add_streams(total, stacked[redone], -which[redone], word, mask, modulus)  # undo these
-    _add_one_by_one(total, [keys[at] for at in redone], [signs[at] for at in redone], modulus)
+    _add_one_by_one(total, [keys[index] for index in redone], [signs[index] for index in redone], modulus)
 
 
 def _add_one_by_one(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[int], modulus: int) -> None:
@@ -195,7 +195,7 @@ PIECE = 2**16
 
 
 @dataclass(frozen=True, slots=True)
-class Ring:
+class ModularRing:
     """The integers modulo a number, prime or not: masks are uniform over all of it, whatever it is.
 
     Attributes:
@@ -212,7 +212,7 @@ class Ring:
             raise InputError(f"modulus must lie in 2..2^{MOST_BITS}; found {self.modulus}")
 
     @classmethod
-    def least(cls, largest: int) -> Ring:
+    def least(cls, largest: int) -> ModularRing:
         """The smallest one of 2^k elements in which sums of magnitude up to `largest` do not wrap, packed.
 
         Raises:
@@ -242,13 +242,13 @@ class Ring:
         total -= np.where(total >= self.modulus, self.modulus, 0)
         return total
 
-    def written(self, values: Elements) -> Array:
+    def write(self, values: Elements) -> Array:
         """Elements [..., n] as they travel, [..., entries(n)]."""
         if not self.packed:
             return values.view(self.dtype) if self.dtype.itemsize == 8 else values.astype(self.dtype)  # of int64
         out = np.zeros((*values.shape[:-1], self.entries(values.shape[-1])), dtype=np.uint8)
         for place in np.ndindex(values.shape[:-1]):
-            out[place] = _packed(values[place], self.bits)
+            out[place] = _pack_bits(values[place], self.bits)
         return out
 
     def read(self, array: Array, length: int) -> Elements:
@@ -265,7 +265,7 @@ class Ring:
             self._check(array)
             return array.view(np.int64) if array.itemsize == 8 else array.astype(np.int64)
         values = np.zeros((*array.shape[:-1], length), dtype=np.int64)
-        if any(_unpacked(array[place], self.bits, values[place]) for place in np.ndindex(array.shape[:-1])):
+        if any(_unpack_bits(array[place], self.bits, values[place]) for place in np.ndindex(array.shape[:-1])):
             raise MalformedMessageError("bits behind the last element must be 0; they are not")
         self._check(values)
         return values
@@ -280,7 +280,7 @@ def _pieces(length: int) -> Iterator[slice]:
     return (slice(start, min(start + PIECE, length)) for start in range(0, length, PIECE))
 
 
-def _packed(row: Elements, bits: int) -> Array:
+def _pack_bits(row: Elements, bits: int) -> Array:
     """A row's elements one behind the other, lowest bit first: uint8."""
     parts = [
         np.packbits(
@@ -292,8 +292,8 @@ def _packed(row: Elements, bits: int) -> Array:
     return np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint8)
 
 
-def _unpacked(packed: Array, bits: int, out: Elements) -> bool:
-    """Reads what `_packed` wrote; says whether a bit behind the last element is not 0."""
+def _unpack_bits(packed: Array, bits: int, out: Elements) -> bool:
+    """Reads what `_pack_bits` wrote; says whether a bit behind the last element is not 0."""
     beyond = False
     for piece in _pieces(len(out)):
         count = piece.stop - piece.start
@@ -346,7 +346,7 @@ class KeyedStreams:
             words, rejected = aes_instructions.write_words(self._keys, nonce, counts, word, mask, modulus)
         else:
             words = _write_streams(self._keys, nonce, counts * word.itemsize).view(word)
-            rejected = _masked(words, mask, np.uint64(modulus))
+            rejected = _mask_words(words, mask, np.uint64(modulus))
         kind = np.dtype(dtype or np.int64)
         out: NDArray[Any] = words.view(kind) if kind.itemsize == word.itemsize else words.astype(kind)
         if rejected:
@@ -364,8 +364,8 @@ class KeyedStreams:
             count, key = int(counts[stream]), self._keys[stream].tobytes()
             own = slice(int(ends[stream]) - count, int(ends[stream]))
             behind = FieldStream(key, nonce, past=count * words.itemsize).uniform(modulus, missing)
-            kept = words[own][words[own] < modulus]
-            out[own] = np.concatenate([each.astype(out.dtype) for each in (kept, behind)])
+            remaining = words[own][words[own] < modulus]
+            out[own] = np.concatenate([item.astype(out.dtype) for item in (remaining, behind)])
 
 
 def _write_streams(keys: NDArray[np.uint8], nonce: bytes, sizes: NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -388,7 +388,7 @@ def _write_streams(keys: NDArray[np.uint8], nonce: bytes, sizes: NDArray[np.int6
 
 
 @parallel
-def _masked(words: NDArray[Any], mask: Any, modulus: Any, thread: Thread) -> int:
+def _mask_words(words: NDArray[Any], mask: Any, modulus: Any, thread: Thread) -> int:
     """Masks words where they are; says how many of them lie outside the range."""
     rejected, words = 0, words[slice_of(len(words), thread)]
     for i in range(len(words)):

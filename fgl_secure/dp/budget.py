@@ -167,7 +167,7 @@ class Budget:
         return self._target
 
     @property
-    def spent(self) -> int:
+    def spent_releases(self) -> int:
         """Releases made so far."""
         return self._spent
 

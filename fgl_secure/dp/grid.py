@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra.checks import check_finite
-from fgl_secure.algebra.quantization import rounded
+from fgl_secure.algebra.quantization import round_fixed_point
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 
@@ -82,7 +82,7 @@ def grid_rows(values: NDArray[np.floating[Any]], clip: float, fraction_bits: int
     limit = grid_clip(clip, fraction_bits)
     clipped = clip_rows(values, limit * 2.0**-fraction_bits)
     scaled = clipped.rows * 2.0**fraction_bits
-    rows = rounded(clipped.rows, fraction_bits)
+    rows = round_fixed_point(clipped.rows, fraction_bits)
     beyond = (rows**2).sum(axis=1) > limit**2
     rows[beyond] = np.trunc(scaled[beyond] * _MARGIN).astype(np.int64)
     assert ((rows**2).sum(axis=1) <= limit**2).all()

@@ -103,18 +103,18 @@ def perturb(
             if value is not None:
                 raise InputError(f"{name} must not be given for multi-bit, which needs none; found {value}")
         ends = (0.0, 1.0) if bounds is None else bounds
-        found = _multi_bit(values, float(epsilon), ends, coins or SystemCoins())
-        if found.clipped:  # said to the owner of the rows; how many there are would be private
+        result = _multi_bit(values, float(epsilon), ends, coins or SystemCoins())
+        if result.clipped:  # said to the owner of the rows; how many there are would be private
             warnings.warn(
                 f"entries must lie in [{ends[0]:g}, {ends[1]:g}]; at least one does not, and the nearer end took its "
                 "place: give bounds that hold for all rows of this kind",
                 DataWarning,
                 stacklevel=2,
             )
-        return found
+        return result
     if bounds is not None:
         raise InputError(f"bounds must not be given for gaussian, which clips norms; found {bounds}")
-    found = _gaussian(values, float(epsilon), 1.0 if clip is None else clip, delta, coins or SystemCoins())
+    result = _gaussian(values, float(epsilon), 1.0 if clip is None else clip, delta, coins or SystemCoins())
     if clip is None and np.linalg.norm(values, axis=1).max() > 1 + _ROUNDING:
         warnings.warn(
             "rows must have a norm of at most clip = 1 unless clip is given; at least one has more and was shortened: "
@@ -122,7 +122,7 @@ def perturb(
             DataWarning,
             stacklevel=2,
         )
-    return found
+    return result
 
 
 def _multi_bit(values: NDArray[np.float64], epsilon: float, bounds: tuple[float, float], coins: Coins) -> PerturbedRows:
@@ -144,8 +144,8 @@ def _multi_bit(values: NDArray[np.float64], epsilon: float, bounds: tuple[float,
     np.put_along_axis(sampled, order[:, :m], values=True, axis=1)
     scale = d * (largest - least) / (2 * m) * size / (size - 2 * rare)
     middle = (least + largest) / 2
-    found = np.where(sampled, np.where(ones, scale, -scale), 0.0) + middle
-    return PerturbedRows(found, epsilon, 0.0, "multi-bit", scale * math.sqrt(m / d), outside)
+    result = np.where(sampled, np.where(ones, scale, -scale), 0.0) + middle
+    return PerturbedRows(result, epsilon, 0.0, "multi-bit", scale * math.sqrt(m / d), outside)
 
 
 def _gaussian(
@@ -159,8 +159,8 @@ def _gaussian(
         raise InputError(f"delta must lie between 0 and 1 / n = {1 / n:g}, or one row may be given away; found {delta}")
     # A row replaced by another one moves by up to twice the norm that both are clipped to.
     target = PrivacyTarget(epsilon, chosen, Relation(Unit.CLIENT), 1)
-    settings = Perturbation.calibrated(target, clip=2 * clip, width=d, honest=1)
+    settings = Perturbation.calibrate(target, clip=2 * clip, width=d, honest=1)
     kept = grid_rows(values, clip, settings.fraction_bits)
     noise = settings.noise.sample(coins, (n, d))
-    found: NDArray[np.float64] = (kept.rows + noise).astype(np.float64) * 2.0**-settings.fraction_bits
-    return PerturbedRows(found, epsilon, chosen, "gaussian", settings.sigma, kept.count)
+    result: NDArray[np.float64] = (kept.rows + noise).astype(np.float64) * 2.0**-settings.fraction_bits
+    return PerturbedRows(result, epsilon, chosen, "gaussian", settings.sigma, kept.count)

@@ -58,7 +58,7 @@ class Perturbation:
         self.open_budget()
 
     @classmethod
-    def calibrated(
+    def calibrate(
         cls, target: PrivacyTarget, *, clip: float, width: int, honest: int, family: type[TabulatedNoise] | None = None
     ) -> Perturbation:
         """The settings with the least noise that meets the target, on the finest grid that the noise allows.
@@ -129,7 +129,10 @@ class Perturbation:
 
         Such a change is two of the others one after the other, so that it moves sums by up to twice as much.
         """
-        l2, l1 = (2 * each for each in _sensitivities(self.target.relation, self.clip, self.fraction_bits, self.width))
+        l2, l1 = (
+            2 * sensitivity
+            for sensitivity in _sensitivities(self.target.relation, self.clip, self.fraction_bits, self.width)
+        )
         l1 = min(l1, l2 * l2)
         return self.noise.account(shares, l2, l1).epsilon(self.target.releases, _release_delta(self.target))
 

@@ -53,7 +53,7 @@ def _default_file(context: Context) -> Path:
     return root / f"run-{int(context.run_id)}" / f"node-{int(context.node_id)}"
 
 
-class Keeper:
+class StateStore:
     """The last state of a node; secret, for its owner alone.
 
     As a context manager it holds an exclusive lock, so that of two processes the second reads what the first stored.
@@ -105,8 +105,8 @@ class Keeper:
         Raises:
             StateFileError: see `load`.
         """
-        found = self._found()
-        return None if found is None else found[0]
+        result = self._load_state()
+        return None if result is None else result[0]
 
     def load(self, session: bytes) -> dict[str, Array] | None:
         """What was stored last; None if that was in another session, or nothing.
@@ -114,17 +114,17 @@ class Keeper:
         Raises:
             StateFileError: the file is a link, cannot be read, or holds something else.
         """
-        found = self._found()
-        return found[1] if found is not None and found[0] == session else None
+        result = self._load_state()
+        return result[1] if result is not None and result[0] == session else None
 
-    def _found(self) -> tuple[bytes, dict[str, Array]] | None:
+    def _load_state(self) -> tuple[bytes, dict[str, Array]] | None:
         with self._errors():
             data = read_private(self.file)
         if data is None:
             return None
         try:
-            found = named_from_bytes(data)
-            return found[SESSION].tobytes(), named_from_bytes(found[STATE].tobytes())
+            result = named_from_bytes(data)
+            return result[SESSION].tobytes(), named_from_bytes(result[STATE].tobytes())
         except (MalformedMessageError, KeyError) as error:
             raise StateFileError(f"state of a node must be what a node wrote; {self.file} is not: remove it") from error
 

@@ -24,7 +24,7 @@ from fgl_secure.flower.rounds import POLL_SECONDS
 from fgl_secure.flower.silos import WHO, Turn
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.runtime.packing import named_from_bytes
-from fgl_secure.training.processes.sums import SumServer, carried
+from fgl_secure.training.processes.sums import SumServer, deliver_posts
 from fgl_secure.typing import Array
 
 _MOST_TURNS = 10**6
@@ -89,15 +89,15 @@ class SiloMailbox:
         posts: dict[int, dict[int, bytes]] = {}
         for number in range(_MOST_TURNS):
             turns = self._turn(number, posts)
-            if self._told(turns):
+            if self._take_replies(turns):
                 return self.finished
             try:
-                posts = carried({party: turn.post for party, turn in turns.items()}, self._server)
+                posts = deliver_posts({party: turn.post for party, turn in turns.items()}, self._server)
             except ProtocolError as error:
-                raise self._stopped(f"{error} (turn {number}, {self._due or 'nothing'} is due)") from error
-        raise self._stopped(f"programs must end within {_MOST_TURNS:,} turns; they did not")
+                raise self._stop_error(f"{error} (turn {number}, {self._due or 'nothing'} is due)") from error
+        raise self._stop_error(f"programs must end within {_MOST_TURNS:,} turns; they did not")
 
-    def _told(self, turns: Mapping[int, Turn]) -> bool:
+    def _take_replies(self, turns: Mapping[int, Turn]) -> bool:
         """Takes what silos tell; whether all of them have ended."""
         silos = [turns[silo] for silo in range(self._server.silos)]
         self._due = next((turn.due for turn in silos if turn.due), "")
@@ -120,7 +120,7 @@ class SiloMailbox:
         chosen, test, validation = (float(report[name]) for name in ("selected round", "test", "validation"))
         return f"{over}; of round {chosen:.0f}, the best so far, test {test:.4f} and validation {validation:.4f}"
 
-    def _stopped(self, message: str) -> RunStoppedError:
+    def _stop_error(self, message: str) -> RunStoppedError:
         return RunStoppedError(f"{message}; {self._over}", self.finished)
 
     def _meet(self) -> None:
@@ -133,13 +133,13 @@ class SiloMailbox:
         while True:
             self._people.look()
             said = list(self._people.claims.values())
-            found = sorted(said)
+            result = sorted(said)
             if set(said) == everybody and len(said) == self._parties:
                 return
             if len(said) >= self._parties:
-                raise InputError(f"nodes must be parties 0..{self._parties - 1}, one each; found {found}")
+                raise InputError(f"nodes must be parties 0..{self._parties - 1}, one each; found {result}")
             if time.monotonic() >= end:
-                raise InputError(f"nodes must be {self._parties}, one a party; found {len(said)}, of parties {found}")
+                raise InputError(f"nodes must be {self._parties}, one a party; found {len(said)}, of parties {result}")
             time.sleep(POLL_SECONDS)
 
     def _end(self) -> float:
@@ -162,7 +162,7 @@ class SiloMailbox:
         if asking.failed or asking.waiting:
             silent = [] if asking.failed else asking.waiting
             due = f", in which {self._due} is due" if self._due else ""
-            raise self._stopped(
+            raise self._stop_error(
                 f"all {self._parties} parties must answer turn {number}{due}; silent: {silent}; failed, as their "
                 f"nodes' own logs say: {asking.failed}"
             )
@@ -193,9 +193,9 @@ class _People:
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = time.monotonic()
             new = [node for node in self._grid.get_node_ids() if node not in self._asked]
-            found = dict(sent(self._grid, {node: Turn(self._session, WHO, {}) for node in new}))
-            self._asked |= set(found.values())
-            self._open |= found
+            result = dict(send_turns(self._grid, {node: Turn(self._session, WHO, {}) for node in new}))
+            self._asked |= set(result.values())
+            self._open |= result
         for identifier, reply in replies(self._grid, self._open):
             node = self._open.pop(identifier)
             if reply.has_error():
@@ -244,9 +244,9 @@ class _Asking:
         self._at |= {party: self._people.node_of(party) for party in parties}
         self._again |= dict.fromkeys(parties, float("inf"))
         party_at = {self._at[party]: party for party in parties}
-        found = dict(sent(self._grid, {node: self._asked[party] for node, party in party_at.items()}))
-        self._open |= {identifier: party_at[node] for identifier, node in found.items()}
-        self._later([party for node, party in party_at.items() if node not in found.values()])
+        result = dict(send_turns(self._grid, {node: self._asked[party] for node, party in party_at.items()}))
+        self._open |= {identifier: party_at[node] for identifier, node in result.items()}
+        self._later([party for node, party in party_at.items() if node not in result.values()])
 
     def _later(self, parties: list[int]) -> None:
         self._again |= dict.fromkeys(parties, time.monotonic() + LOOK_SECONDS)
@@ -272,7 +272,7 @@ class _Asking:
         return turn
 
 
-def sent(grid: Grid, turns: Mapping[int, Turn]) -> Iterator[tuple[str, int]]:
+def send_turns(grid: Grid, turns: Mapping[int, Turn]) -> Iterator[tuple[str, int]]:
     """Sends a turn to each of some nodes; the name of each message that went off, and its node."""
     messages = [Message(turn.content(), dst_node_id=node, message_type="query") for node, turn in turns.items()]
     if messages:

@@ -18,13 +18,13 @@ from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
 
 from fgl_secure.aggregation.client_round import ClientRound
-from fgl_secure.aggregation.sums import Request as RoundRequest
+from fgl_secure.aggregation.sums import SumRequest as RoundRequest
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError, StateFileError
-from fgl_secure.flower.kept import Keeper, state_file
+from fgl_secure.flower.kept import StateStore, state_file
 from fgl_secure.flower.records import (
-    Answer,
-    Request,
+    AnswerRecord,
+    RequestRecord,
     arrays_of,
     digest_of,
     digest_of_configuration,
@@ -52,7 +52,7 @@ class _AppFailedError(ProtocolError):
     """The app of this client failed, or answered with an error; its own log says how."""
 
 
-def _called(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
+def _call_app(call_next: ClientAppCallable, message: Message, context: Context) -> Message:
     """Call the app; what an exception of it says, such as sizes and values, stays in the log of this client."""
     try:
         return call_next(message, context)
@@ -79,16 +79,16 @@ def _training_reply(message: Message, terms: RoundTerms, context: Context, call_
             "they are not"
         )
     message.content = without_request(message.content)
-    reply = _called(call_next, message, context)
+    reply = _call_app(call_next, message, context)
     if reply.has_error():  # replies to training are not for the server, an error among them is not either
         log(ERROR, "the app replied with error %s: %s", reply.error.code, reply.error.reason)
         raise _AppFailedError(APP_FAILED)
     return reply
 
 
-def _check_ranges(asked: RoundRequest) -> None:
+def _check_ranges(round_request: RoundRequest) -> None:
     """Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's."""
-    bounds = None if asked.opening is None else asked.opening.bounds
+    bounds = None if round_request.opening is None else round_request.opening.bounds
     if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
         raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
 
@@ -175,7 +175,7 @@ class Memory:
             raise StaleMessageError(f"round must come after round {memory.terms.number}; found {terms.number}")
         earlier = memory.before(terms)
         if bytes.fromhex(terms.session) in (
-            earlier[at : at + SESSION_BYTES] for at in range(0, len(earlier), SESSION_BYTES)
+            earlier[index : index + SESSION_BYTES] for index in range(0, len(earlier), SESSION_BYTES)
         ):
             raise StaleMessageError("session must be the latest one or a new one; found one that was left")
         if len(earlier) >= MOST_SESSIONS * SESSION_BYTES:
@@ -237,27 +237,32 @@ class SecureAggregationMod:
             InputError: the terms of a round are none that can be.
         """
         if message.metadata.message_type.split(".")[0] != _TRAIN:
-            return _called(call_next, message, context)
-        request = Request.of(message.content)
+            return _call_app(call_next, message, context)
+        request = RequestRecord.of(message.content)
         if request is None:
             raise ProtocolError("training must be asked for under secure aggregation; the message is without it")
         if request.asks_for_introduction:
             own = b"" if self._identity is None else self._identity(context).public
-            return Answer(identity=own, configuration=digest_of_configuration(context.run_config)).to(message)
+            return AnswerRecord(identity=own, configuration=digest_of_configuration(context.run_config)).to(message)
         try:
-            with Keeper(context, state_file(context)) as keeper:
-                return self._answered(request, message, context, call_next, keeper)
+            with StateStore(context, state_file(context)) as keeper:
+                return self._answer(request, message, context, call_next, keeper)
         except StateFileError as error:
             return _takes_no_part(message, error, NO_STATE)
 
-    def _answered(
-        self, request: Request, message: Message, context: Context, call_next: ClientAppCallable, keeper: Keeper
+    def _answer(
+        self,
+        request: RequestRecord,
+        message: Message,
+        context: Context,
+        call_next: ClientAppCallable,
+        keeper: StateStore,
     ) -> Message:
         run = b"run %d" % context.run_id
         known = keeper.load(run)
         memory = None if known is None else Memory.from_arrays(known)
         part, terms, trained = (
-            self._joined(request, memory, context) if request.terms else self._resumed(memory, context)
+            self._join_round(request, memory, context) if request.terms else self._resume_round(memory, context)
         )
         asked = RoundRequest.from_bytes(request.message)
         _check_ranges(asked)
@@ -280,26 +285,26 @@ class SecureAggregationMod:
             return _takes_no_part(message, error)
         secrets = b"" if part.over else part.state()
         keeper.store(run, Memory(terms, secrets, trained or trains, failures, earlier).arrays)
-        return Answer(answer).to(message)
+        return AnswerRecord(answer).to(message)
 
-    def _joined(
-        self, request: Request, memory: Memory | None, context: Context
+    def _join_round(
+        self, request: RequestRecord, memory: Memory | None, context: Context
     ) -> tuple[ClientRound, RoundTerms, bool]:
         """A round that starts, if it is one that this client takes part in."""
         terms = RoundTerms.from_bytes(request.terms)
         Memory.check_new(memory, terms)
         rules = terms.rules()
-        self._policy.tightened(context.node_config, context.run_config).check(terms, rules.threshold)
+        self._policy.tighten(context.node_config, context.run_config).check(terms, rules.threshold)
         self._policy.check_failures(0 if memory is None else memory.failures)
         return ClientRound(rules, terms.place, SystemCoins(), *self._signing(terms, context)), terms, False
 
-    def _resumed(self, memory: Memory | None, context: Context) -> tuple[ClientRound, RoundTerms, bool]:
+    def _resume_round(self, memory: Memory | None, context: Context) -> tuple[ClientRound, RoundTerms, bool]:
         """The round that is under way."""
         if memory is None or not memory.secrets:
             raise StaleMessageError("a round must be under way for this message; none is")
         terms = memory.terms
         signing = self._signing(terms, context)
-        return ClientRound.restored(terms.rules(), memory.secrets, SystemCoins(), *signing), terms, memory.trained
+        return ClientRound.restore(terms.rules(), memory.secrets, SystemCoins(), *signing), terms, memory.trained
 
     def _signing(self, terms: RoundTerms, context: Context) -> tuple[Identity | None, Identities | None]:
         """This client's identity and the others', who must all be trusted and differ."""

@@ -101,17 +101,17 @@ def run_in_simulation(job: Job, timeout: float | None = None, *, gpu: bool = Fal
         InputError: it cannot be run with a process for each silo.
         RunStoppedError: a party failed, or was silent; it has what was finished.
     """
-    run = ProgramRun(job.told, job.graph.num_silos)
+    run = ProgramRun(job.complete_task, job.graph.num_silos)
     from flwr.simulation import run_simulation  # noqa: PLC0415  # Ray comes with it
 
-    found: dict[int, dict[str, Array]] = {}
+    result: dict[int, dict[str, Array]] = {}
     failed: list[Exception] = []
     server = ServerApp()
 
     @server.main()
     def serve(grid: Grid, _context: Context) -> None:
         try:
-            found.update(SiloMailbox(grid, run.server(fresh_session()), run.parties, timeout).run())
+            result.update(SiloMailbox(grid, run.server(fresh_session()), run.parties, timeout).run())
         except Exception as error:  # the engine would swallow it
             failed.append(error)
 
@@ -129,9 +129,9 @@ def run_in_simulation(job: Job, timeout: float | None = None, *, gpu: bool = Fal
         )
     if failed:
         raise failed[0]
-    if not found:
+    if not result:
         raise ProtocolError("the run must leave a report; it did not")
-    return found
+    return result
 
 
 @library_settings()

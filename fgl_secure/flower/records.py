@@ -13,7 +13,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError
-from fgl_secure.runtime.packing import packed
+from fgl_secure.runtime.packing import pack
 
 KEY = "fgl-secure.secure-aggregation"
 """Name of the record; an app must not use it for one of its own."""
@@ -28,7 +28,7 @@ _HALF = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestRecord:
     """What the server asks a client for.
 
     Attributes:
@@ -44,7 +44,7 @@ class Request:
         return RecordDict({**content, KEY: ConfigRecord({_MESSAGE: self.message, _TERMS: self.terms})})
 
     @classmethod
-    def of(cls, content: RecordDict) -> Request | None:
+    def of(cls, content: RecordDict) -> RequestRecord | None:
         """The request among a message's records; None where there is none.
 
         Raises:
@@ -61,7 +61,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AnswerRecord:
     """What a client says, and nothing else: none of the app's own records go with it.
 
     Attributes:
@@ -81,7 +81,7 @@ class Answer:
         return Message(RecordDict({KEY: record}), reply_to=request)
 
     @classmethod
-    def of(cls, content: RecordDict) -> Answer:
+    def of(cls, content: RecordDict) -> AnswerRecord:
         """The answer in a reply.
 
         Raises:
@@ -186,7 +186,7 @@ def digest_of(message: Message, configuration: bytes = b"") -> str:
     own = without_request(message.content)
     records = [part for name, record in own.items() for part in (name.encode(), _record(record))]
     head = [_LABEL, message.metadata.message_type.encode(), message.metadata.group_id.encode(), configuration]
-    return hashlib.sha256(packed([*head, *records])).hexdigest()
+    return hashlib.sha256(pack([*head, *records])).hexdigest()
 
 
 def digest_of_configuration(run_config: Mapping[str, Any]) -> bytes:
@@ -196,20 +196,20 @@ def digest_of_configuration(run_config: Mapping[str, Any]) -> bytes:
         MalformedMessageError: it holds a value that Flower's configurations cannot hold.
     """
     parts = [part for name in sorted(run_config) for part in (name.encode(), _scalar(run_config[name]))]
-    return hashlib.sha256(packed([b"fgl-secure configuration/v1", *parts])).digest()
+    return hashlib.sha256(pack([b"fgl-secure configuration/v1", *parts])).digest()
 
 
 def _record(record: Any) -> bytes:
     entries = [part for name, value in record.items() for part in (name.encode(), _value(value, record))]
-    return packed([type(record).__name__.encode(), *entries])
+    return pack([type(record).__name__.encode(), *entries])
 
 
 def _value(value: Any, record: Any) -> bytes:
     if isinstance(record, ArrayRecord):
-        return packed([value.dtype.encode(), repr(tuple(map(int, value.shape))).encode(), value.stype.encode(),
+        return pack([value.dtype.encode(), repr(tuple(map(int, value.shape))).encode(), value.stype.encode(),
                        value.data])  # fmt: skip
     if isinstance(value, list):
-        return b"l" + packed([_scalar(each) for each in value])
+        return b"l" + pack([_scalar(item) for item in value])
     return _scalar(value)
 
 

@@ -17,7 +17,7 @@ from flwr.common.logger import log
 from flwr.serverapp import Grid
 
 from fgl_secure.aggregation.arguments import integer_of
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import Coins, SystemCoins
@@ -34,8 +34,8 @@ from fgl_secure.flower.records import (
     ARRAYS,
     KEY,
     METRICS,
-    Answer,
-    Request,
+    AnswerRecord,
+    RequestRecord,
     arrays_of,
     digest_of,
     digest_of_configuration,
@@ -111,21 +111,24 @@ def _over(patience: Patience, start: float, enough_at: float | None) -> bool:
     return late or (enough_at is not None and patience.grace is not None and now - enough_at >= patience.grace)
 
 
-def _introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> dict[int, Answer]:
+def _introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> dict[int, AnswerRecord]:
     """Return what nodes say in time of who they are and how their run is configured, by place in `asked`."""
     questions = {
-        i: Message(Request(b"").added_to(RecordDict()), each.dst_node_id, each.message_type, ttl=each.ttl)
-        for i, each in enumerate(message.metadata for message in asked)
+        i: Message(RequestRecord(b"").added_to(RecordDict()), item.dst_node_id, item.message_type, ttl=item.ttl)
+        for i, item in enumerate(message.metadata for message in asked)
     }
-    found: dict[int, Answer] = {}
+    introductions: dict[int, AnswerRecord] = {}
     for i, reply in exchange(grid, questions, patience).items():
         with suppress(MalformedMessageError):
-            found |= {} if reply.has_error() else {i: Answer.of(reply.content)}
-    return found
+            introductions |= {} if reply.has_error() else {i: AnswerRecord.of(reply.content)}
+    return introductions
 
 
 def _known_nodes(
-    asked: Sequence[Message], introduced: Mapping[int, Answer], identities: Collection[bytes], lost: dict[int, str]
+    asked: Sequence[Message],
+    introduced: Mapping[int, AnswerRecord],
+    identities: Collection[bytes],
+    lost: dict[int, str],
 ) -> tuple[list[Message], tuple[str, ...]]:
     """Return the messages to nodes whose identities are known, and these in hexadecimal digits; note the others.
 
@@ -140,7 +143,7 @@ def _known_nodes(
     return [asked[i] for i in known], tuple(named[i].hex() for i in known)
 
 
-def _common_configuration(introduced: Mapping[int, Answer]) -> bytes:
+def _common_configuration(introduced: Mapping[int, AnswerRecord]) -> bytes:
     """Return the digest of the run's configuration that most nodes name; the others will refuse the round."""
     named = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
     if not named:
@@ -170,12 +173,12 @@ class GridRound:
 
     def run(self, training: Patience, others: Patience) -> None:
         """Run all stages: the one in which clients train waits as the first argument says."""
-        while not self._server.done:
-            asked, purpose = self._server.asked, self._server.purpose
+        while not self._server.is_done:
+            asked, purpose = self._server.request_kind, self._server.purpose
             trains = self._server.opens and not self._trained
             sent = self._messages(trains)
             replies = exchange(self._grid, sent, training if trains else others)
-            answered = [client for client in sent if self._received(client, asked, replies.get(client))]
+            answered = [client for client in sent if self._accept_reply(client, asked, replies.get(client))]
             log(INFO, "secure aggregation: %s %s, %s of %s", purpose.name, asked, len(answered), len(sent))
             self._trained = self._trained or trains
             self._server.advance()
@@ -199,14 +202,14 @@ class GridRound:
         terms = b"" if self._greeted else self._terms.for_client(client).to_bytes()
         content = asked.content if trains else RecordDict()
         return Message(
-            Request(request, terms).added_to(content),
+            RequestRecord(request, terms).added_to(content),
             self._node(client),
             asked.metadata.message_type,
             ttl=asked.metadata.ttl,
             group_id=asked.metadata.group_id,
         )
 
-    def _received(self, client: int, asked: str, reply: Message | None) -> bool:
+    def _accept_reply(self, client: int, asked: str, reply: Message | None) -> bool:
         """Whether a client's answer is one; why not is noted, for an answer that is none cannot be given again."""
         reason = _SILENT
         if reply is not None and reply.has_error():
@@ -215,7 +218,7 @@ class GridRound:
             reason = _NO_MOD
         elif reply is not None:
             try:
-                self._server.receive(client, Answer.of(reply.content).message)
+                self._server.receive(client, AnswerRecord.of(reply.content).message)
             except ProtocolError as error:
                 reason = str(error)
             else:
@@ -247,7 +250,7 @@ class RoundReport:
     failure: str = ""
 
 
-class Rounds:
+class GridRounds:
     """The rounds of one session.
 
     Args:
@@ -330,7 +333,7 @@ class Rounds:
     ) -> tuple[list[Message], RoundReport]:
         training = Patience(timeout, len(asked), self._grace)
         others = training if self._stage_timeout is None else replace(training, timeout=self._stage_timeout)
-        asked, roster = self._introduced(grid, asked, others, lost)
+        asked, roster = self._introduce(grid, asked, others, lost)
         if len(asked) < 2:
             raise TooFewClientsError(f"clients must number at least 2 for a round; found {len(asked)}")
         assert self._configuration is not None, "given, or just asked for"
@@ -347,16 +350,16 @@ class Rounds:
         )
         server = self._server(terms, asked)
         enough = terms.rules().threshold
-        patience = [replace(each, enough=enough) for each in (training, others)]
+        patience = [replace(item, enough=enough) for item in (training, others)]
         GridRound(grid, terms, server, asked, lost).run(*patience)
         reply, record = _mean_reply(server, asked, terms.weight_key), server.record
         refused = any(not reason.endswith(_SILENT) for reason in lost.values())
         self._bounds = None if refused else server.bounds  # a number may be beyond the range that was found
-        included = tuple(asked[client].metadata.dst_node_id for client in server.included)
+        included = tuple(asked[client].metadata.dst_node_id for client in server.contributors)
         log(INFO, "secure aggregation: mean of %s of %s clients", len(included), len(asked))
         return [reply], RoundReport(self._number, len(asked), included, lost, record)
 
-    def _introduced(
+    def _introduce(
         self, grid: Grid, asked: Sequence[Message], patience: Patience, lost: dict[int, str]
     ) -> tuple[Sequence[Message], tuple[str, ...]]:
         """The messages to nodes that may take part, and their identities; asks nodes where something is open."""
@@ -372,7 +375,7 @@ class Rounds:
     def _server(self, terms: RoundTerms, asked: Sequence[Message]) -> ServerRound:
         """The layout is that of the arrays that go out, and of the metrics that are averaged with them."""
         arrays = arrays_of(only_arrays(asked[0].content, "message for training"))
-        layout = Layout.of(mapping_of(arrays, dict.fromkeys(terms.metrics, 0.0)))
+        layout = TensorLayout.of(mapping_of(arrays, dict.fromkeys(terms.metrics, 0.0)))
         return ServerRound(terms.rules(), layout, self._session, self._number, self._coins, self._bounds, Recording())
 
 
@@ -394,8 +397,8 @@ def check_rounds(reports: Sequence[RoundReport]) -> None:
 def _failure(error: FglSecureError, lost: Mapping[int, str]) -> str:
     """Why a round failed: the error, and the first node that was out, which mostly is its cause."""
     causes = [node for node, reason in lost.items() if not reason.endswith(_SILENT)] or list(lost)
-    said = f" (first out, of {len(lost)}: node {causes[0]}, {lost[causes[0]]})" if causes else ""
-    return f"{error}{said}"
+    text = f" (first out, of {len(lost)}: node {causes[0]}, {lost[causes[0]]})" if causes else ""
+    return f"{error}{text}"
 
 
 def _mean_reply(server: ServerRound, asked: Sequence[Message], weight_key: str) -> Message:
@@ -403,7 +406,7 @@ def _mean_reply(server: ServerRound, asked: Sequence[Message], weight_key: str) 
 
     Its arrays have the types of those that went out.
     """
-    mean, first = server.result, asked[server.included[0]]
+    mean, first = server.result, asked[server.contributors[0]]
     weight = server.record.total_weight
     metrics = {name: float(value) for name, value in mean.get(METRICS, {}).items()}
     key, sent = next(iter(first.content.array_records.items()))

@@ -15,7 +15,7 @@ from flwr.supercore.run import Run
 
 from fgl_secure.errors import InputError
 from fgl_secure.flower.records import digest_of
-from fgl_secure.flower.rounds import Rounds
+from fgl_secure.flower.rounds import GridRounds
 
 Layout = tuple[tuple[str, str, int], ...]
 """Record, name and length of each metric, in order; -1 for a single number."""
@@ -39,11 +39,11 @@ def averageable(replies: Iterable[Message], weight_key: str | None) -> list[Mess
     layouts = {id(reply): _layout(reply, weight_key) for reply in replies if not reply.has_error()}
     known = Counter(layout for layout in layouts.values() if layout is not None)
     usual = known.most_common(1)[0][0] if known else None
-    kept = [reply for reply in replies if reply.has_error() or (usual is not None and layouts[id(reply)] == usual)]
+    remaining = [reply for reply in replies if reply.has_error() or (usual is not None and layouts[id(reply)] == usual)]
     for reply in replies:
-        if not any(reply is one for one in kept):
+        if not any(reply is one for one in remaining):
             log(WARNING, "evaluation: node %s is out: its metrics cannot be averaged", reply.metadata.src_node_id)
-    return kept
+    return remaining
 
 
 def _layout(reply: Message, weight_key: str | None) -> Layout | None:
@@ -83,7 +83,7 @@ class SecuredGrid(Grid):
         weight_key: name of the metric by which evaluations are weighed; None where they are not.
     """
 
-    def __init__(self, grid: Grid, rounds: Rounds, weight_key: str | None = None) -> None:
+    def __init__(self, grid: Grid, rounds: GridRounds, weight_key: str | None = None) -> None:
         self._grid, self._rounds, self._weight_key = grid, rounds, weight_key
 
     def set_run(self, run: Run) -> None:

@@ -21,7 +21,7 @@ from flwr.clientapp import ClientApp
 from flwr.common.logger import log
 
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.flower.kept import KEY, Keeper, state_file
+from fgl_secure.flower.kept import KEY, StateStore, state_file
 from fgl_secure.flower.records import digest_of_configuration
 from fgl_secure.host import library_settings
 from fgl_secure.protocols.identity import Identities, Identity
@@ -174,8 +174,8 @@ def silo_app(
             if silos is not None:
                 _check_silos(silos(context), least)
             # no decorators of this function: Flower's simulation pickles it, and they can't be
-            with library_settings(), one_thread(), Keeper(context, keep(context)) as keeper:
-                answer = _turned(asked, party_number(context), context, keeper, make, told, least)
+            with library_settings(), one_thread(), StateStore(context, keep(context)) as keeper:
+                answer = _run_turn(asked, party_number(context), context, keeper, make, told, least)
             return Message(answer.content(), reply_to=message)
         except _RefusedError:
             raise
@@ -190,16 +190,16 @@ class _RefusedError(ProtocolError):
     """A turn that this node does not take; the text has nothing of the silo."""
 
 
-def _check_silos(found: int, least: int) -> None:
-    if found < least:
-        raise _RefusedError(f"silos must number at least {least} for this node; found {found}")
+def _check_silos(result: int, least: int) -> None:
+    if result < least:
+        raise _RefusedError(f"silos must number at least {least} for this node; found {result}")
 
 
-def _turned(
-    asked: Turn,
+def _run_turn(
+    turn: Turn,
     number: int,
     context: Context,
-    keeper: Keeper,
+    keeper: StateStore,
     make: MakeParty,
     told: Collection[str],
     least: int,
@@ -209,7 +209,7 @@ def _turned(
     After a turn that failed, the state has a digest of that turn's messages in addition, and other messages for it are
     refused.
     """
-    kept = keeper.load(asked.session)
+    kept = keeper.load(turn.session)
     if kept is None and keeper.session is not None:
         raise _RefusedError(
             f"session must be the one that {keeper} belongs to; found another one, and a new run needs another file in "
@@ -220,28 +220,28 @@ def _turned(
             f"{keeper} must be of one party; found party {int(kept['number'])} in it, and {number} here: give each "
             "node a `state` of its own"
         )
-    if kept is not None and int(kept["reply/number"]) == asked.number:
-        return Turn.from_arrays(asked.session, within("reply", kept))
-    incoming = _digest_of_post(asked.post)
+    if kept is not None and int(kept["reply/number"]) == turn.number:
+        return Turn.from_arrays(turn.session, within("reply", kept))
+    incoming = _digest_of_post(turn.post)
     if kept is not None and FAILED_POST in kept and not np.array_equal(kept[FAILED_POST], incoming):
         raise _RefusedError("a turn that failed must be repeated with the same messages; found others")
-    party = make(context, asked.session)
+    party = make(context, turn.session)
     with closing(party.program):
         party.agreed = digest_of_configuration(context.run_config)
         if kept is not None:
             party.restore(within("party", kept))
-        elif not party.signed:
+        elif not party.is_signed:
             log(WARNING, _UNSIGNED)
         try:
-            answer = _turn_of(party, asked, told, least)
+            answer = _turn_of(party, turn, told, least)
         except _RefusedError:
             raise
         except Exception:
             if kept is not None:
-                keeper.store(asked.session, {**kept, FAILED_POST: incoming})
+                keeper.store(turn.session, {**kept, FAILED_POST: incoming})
             raise
         state = {**under("party", party.state()), **under("reply", answer.arrays)}
-        keeper.store(asked.session, {"number": np.asarray(number, dtype=np.int64), **state})
+        keeper.store(turn.session, {"number": np.asarray(number, dtype=np.int64), **state})
     return answer
 
 
@@ -253,12 +253,12 @@ def _digest_of_post(post: Post) -> Array:
     return np.frombuffer(digest.digest(), np.uint8)
 
 
-def _turn_of(party: SealedParty, asked: Turn, told: Collection[str], least: int) -> Turn:
-    if asked.number != party.turns:
-        raise _RefusedError(f"turn must be the next one, {party.turns}; found {asked.number}")
-    post = party.turn(asked.post)
-    if asked.number == 0:
+def _turn_of(party: SealedParty, turn: Turn, told: Collection[str], least: int) -> Turn:
+    if turn.number != party.turns:
+        raise _RefusedError(f"turn must be the next one, {party.turns}; found {turn.number}")
+    post = party.turn(turn.post)
+    if turn.number == 0:
         _check_silos(len(post) + 1, least)  # a key for each of the others
-    found = party.program.found
-    report = b"" if found is None else named_to_bytes({name: found[name] for name in found if name in told})
-    return Turn(asked.session, asked.number, post, report, party.program.report is not None, party.due)
+    result = party.program.round_report
+    report = b"" if result is None else named_to_bytes({name: result[name] for name in result if name in told})
+    return Turn(turn.session, turn.number, post, report, party.program.report is not None, party.due)

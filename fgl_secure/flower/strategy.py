@@ -27,7 +27,7 @@ from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.flower.records import arrays_of, typed_record, types_of
-from fgl_secure.flower.rounds import RoundReport, Rounds, check_rounds
+from fgl_secure.flower.rounds import GridRounds, RoundReport, check_rounds
 from fgl_secure.flower.secured_grid import SecuredGrid
 from fgl_secure.flower.terms import RoundTerms
 
@@ -133,7 +133,7 @@ class SecureAggregationStrategy(Strategy):
             sparse=sparse,
             precision=precision,
         )
-        self._rounds = Rounds(
+        self._rounds = GridRounds(
             terms,
             threshold=threshold,
             identities=identities,
@@ -149,7 +149,7 @@ class SecureAggregationStrategy(Strategy):
         """What came of each round so far."""
         return tuple(self._rounds.reports)
 
-    def secured(self, grid: Grid) -> SecuredGrid:
+    def secure_grid(self, grid: Grid) -> SecuredGrid:
         """The Grid for loops that call the strategy's parts themselves; `start` wraps its own."""
         return SecuredGrid(grid, self._rounds, getattr(self._strategy, "weighted_by_key", None))
 
@@ -172,7 +172,7 @@ class SecureAggregationStrategy(Strategy):
         self._strategy.aggregate_train = self.aggregate_train  # type: ignore[method-assign]  # its loop keeps types
         try:
             result = self._strategy.start(
-                self.secured(grid), initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
+                self.secure_grid(grid), initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
             )
         finally:
             self._strategy.aggregate_train = self._aggregate  # type: ignore[method-assign]
@@ -185,7 +185,7 @@ class SecureAggregationStrategy(Strategy):
         """As the wrapped strategy's.
 
         Raises:
-            InputError: the Grid is not `secured`, so that the replies would not be either.
+            InputError: the Grid is not `secure_grid`, so that the replies would not be either.
         """
         if not isinstance(grid, SecuredGrid):
             raise InputError(
@@ -197,7 +197,7 @@ class SecureAggregationStrategy(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """As the wrapped strategy's, on the one reply that `secured` gives; arrays keep the types of that reply."""
+        """As the wrapped strategy's, on the one reply that `secure_grid` gives; arrays keep the types of that reply."""
         replies = list(replies)
         arrays, metrics = self._aggregate(server_round, replies)
         means = [record for reply in replies if reply.has_content() for record in reply.content.array_records.values()]

@@ -120,15 +120,15 @@ class RoundTerms:
             MalformedMessageError: they are none, or a value is not of its type.
         """
         try:
-            found = json.loads(data) if len(data) <= MOST_BYTES else None
+            result = json.loads(data) if len(data) <= MOST_BYTES else None
         except (ValueError, RecursionError) as error:
             raise MalformedMessageError("terms must be JSON; they are not") from error
-        if not isinstance(found, dict) or set(found) != {field.name for field in fields(cls)}:
+        if not isinstance(result, dict) or set(result) != {field.name for field in fields(cls)}:
             raise MalformedMessageError("terms must have the fields of a round and no others; they do not")
-        wrong = next((name for name, fits in _FITS.items() if not fits(found[name])), None)
+        wrong = next((name for name, fits in _FITS.items() if not fits(result[name])), None)
         if wrong is not None:
             raise MalformedMessageError(f"{wrong} of the terms must be of its type; it is not")
-        return cls(**{**found, "metrics": tuple(found["metrics"]), "roster": tuple(found["roster"])})
+        return cls(**{**result, "metrics": tuple(result["metrics"]), "roster": tuple(result["roster"])})
 
 
 def mapping_of(arrays: Mapping[str, Any], metrics: Mapping[str, float]) -> dict[str, Any]:
@@ -237,7 +237,7 @@ class ClientPolicy:
         if self.max_clients is not None and self.max_clients < self.min_clients:
             raise InputError(f"max_clients must be at least min_clients = {self.min_clients}; found {self.max_clients}")
 
-    def tightened(self, *configs: Mapping[str, object]) -> ClientPolicy:
+    def tighten(self, *configs: Mapping[str, object]) -> ClientPolicy:
         """The same with the larger numbers of what configurations ask under MIN_CLIENTS_KEY and MIN_THRESHOLD_KEY.
 
         A configuration can only raise a number. The node's own (`--node-config`) is its operator's; the run's comes

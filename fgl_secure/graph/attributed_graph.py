@@ -57,8 +57,8 @@ class SparseRows:
 
     def rows(self, nodes: NDArray[np.int64]) -> _Floats:
         """Float32 [k, d], those of some nodes, laid out."""
-        found: _Floats = self.matrix[nodes].toarray()
-        return found
+        result: _Floats = self.matrix[nodes].toarray()
+        return result
 
     def laid_out(self) -> _Floats:
         """Float32 [n, d], all of them, read-only; the same array while somebody holds it."""
@@ -134,7 +134,7 @@ class Graph:
         """A copy of the features of some nodes, float32 [k, d]."""
         return self.stored.rows(nodes) if isinstance(self.stored, SparseRows) else self.stored[nodes]
 
-    def reordered(self, nodes: NDArray[np.int64]) -> NDArray[np.float32] | SparseRows:
+    def reorder_features(self, nodes: NDArray[np.int64]) -> NDArray[np.float32] | SparseRows:
         """The features of all nodes in another order, int64 [n], stored as they are here."""
         if isinstance(self.stored, SparseRows):
             return SparseRows(self.stored.matrix[nodes])

@@ -75,7 +75,7 @@ class Data:
             DataNotFoundError: its raw files are not there.
             InputError: a file breaks a rule, or a silo is left without a training node.
         """
-        data, masks = self._loaded(seed, fractions)
+        data, masks = self._load(seed, fractions)
         if self.silo_file is not None:
             return FederatedGraph.from_assignment(data, read_assignment(self.silo_file), masks)
         silo_of = partition(self.partition, data, self.silos, seed)
@@ -87,7 +87,7 @@ class Data:
             )
         return FederatedGraph.from_assignment(data, silo_of, masks, self.partition)
 
-    def _loaded(self, seed: int, fractions: tuple[float, float, float]) -> tuple[Graph, SplitMasks]:
+    def _load(self, seed: int, fractions: tuple[float, float, float]) -> tuple[Graph, SplitMasks]:
         path = Path(self.name)
         if self.name.strip().casefold().endswith(FORM):
             return read_graph(path, seed, split=self.split)
@@ -113,7 +113,7 @@ class GraphSets:
         None, "folder of raw data sets; None takes FGL_SECURE_DATA", option="data-root", shown="DIR"
     )
 
-    def drawn(self, seed: int = 0) -> GraphSet:
+    def load(self, seed: int = 0) -> GraphSet:
         """Loads or draws the set.
 
         Raises:

@@ -195,7 +195,7 @@ _OWN: Mapping[str, Dataset] = MappingProxyType({dataset.name.casefold(): dataset
 _Kind = TypeVar("_Kind", bound=Dataset)
 
 
-def _installed() -> list[Dataset]:
+def _installed_datasets() -> list[Dataset]:
     """Return the data sets that other packages register, but for names of this package.
 
     Raises:
@@ -219,7 +219,7 @@ def find_dataset(name: str) -> Dataset | None:
     wanted = name.casefold()
     if wanted in _OWN:
         return _OWN[wanted]
-    return next((dataset for dataset in _installed() if dataset.name.casefold() == wanted), None)
+    return next((dataset for dataset in _installed_datasets() if dataset.name.casefold() == wanted), None)
 
 
 def available(kind: type[Dataset] = GraphDataset) -> tuple[str, ...]:
@@ -229,10 +229,10 @@ def available(kind: type[Dataset] = GraphDataset) -> tuple[str, ...]:
 
 def describe(kind: type[_Kind]) -> tuple[_Kind, ...]:
     """Return all data sets of a kind, those of this package first. No graph is loaded."""
-    return tuple(dataset for dataset in (*_OWN.values(), *_installed()) if isinstance(dataset, kind))
+    return tuple(dataset for dataset in (*_OWN.values(), *_installed_datasets()) if isinstance(dataset, kind))
 
 
-def _checked(what: str, name: str, kind: type[_Kind]) -> _Kind:
+def _check_kind(what: str, name: str, kind: type[_Kind]) -> _Kind:
     dataset = find_dataset(name)
     if isinstance(dataset, kind):
         return dataset
@@ -260,7 +260,7 @@ def load(
         DataNotFoundError: Its files are not there and could not be had; the message says where they were looked for.
         InputError: Its files can't be read, or a package with data sets does not load.
     """
-    dataset, root = _checked("data set", name, GraphDataset), chosen_folder(data_root, DATA_VARIABLE)
+    dataset, root = _check_kind("data set", name, GraphDataset), chosen_folder(data_root, DATA_VARIABLE)
     graph: Graph = dataset.load(root, cache_folder(cache_dir))
     return graph
 
@@ -284,5 +284,7 @@ def load_set(name: str, seed: int = 0, data_root: str | os.PathLike[str] | None 
             f"graph set must be one of {', '.join(available(GraphSetDataset))}, for clients have many graphs; found "
             f"{name}: a file with one graph is for the other methods"
         )
-    graphs: GraphSet = _checked("graph set", name, GraphSetDataset).load(seed, chosen_folder(data_root, DATA_VARIABLE))
+    graphs: GraphSet = _check_kind("graph set", name, GraphSetDataset).load(
+        seed, chosen_folder(data_root, DATA_VARIABLE)
+    )
     return graphs

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph, as_array, read_only
-from fgl_secure.graph.own_files import MASKS, REQUIRED, own_graph, warned
+from fgl_secure.graph.own_files import MASKS, REQUIRED, data_warnings, own_graph
 from fgl_secure.graph.partition import partition
 from fgl_secure.graph.split import AssignmentRules, SplitMasks
 
@@ -28,10 +28,10 @@ def _arrays_of(data: Any) -> tuple[dict[str, Any], list[str]]:
             f"data must have one type of nodes and edges; found {type(data).__name__}: take data.to_homogeneous(), in "
             "which nodes without a label have -1"
         )
-    found = {key: getattr(data, key, None) for key in (*REQUIRED, *MASKS)}
-    arrays = {key: value for key, value in found.items() if value is not None}
+    result = {key: getattr(data, key, None) for key in (*REQUIRED, *MASKS)}
+    arrays = {key: value for key, value in result.items() if value is not None}
     names = data.keys() if callable(getattr(data, "keys", None)) else getattr(data, "__dict__", ())
-    others = (str(name) for name in names if name not in (*found, "num_nodes"))
+    others = (str(name) for name in names if name not in (*result, "num_nodes"))
     unused = [name for name in others if getattr(data, name, None) is not None]
     if "edge_index" not in arrays and "adj_t" in unused:
         arrays["edge_index"], weighted = _edges_of(data.adj_t)
@@ -157,7 +157,7 @@ class FederatedGraph:
                 `from_assignment` or of the partition.
         """
         arrays, unused = _arrays_of(data)
-        with warned(verbose=verbose):
+        with data_warnings(verbose=verbose):
             graph, masks = own_graph(name, arrays, seed, unused=unused, split=split)
         called, silo_of = _dealt(graph, silos, seed)
         return cls.from_assignment(graph, silo_of, masks, called)
@@ -221,8 +221,8 @@ class FederatedGraph:
         """
         split = self.train_mask + 2 * self.validation_mask + 3 * self.test_mask
         source, target = split[self.edges]
-        kept = self.edges[:, (source == target) & (source > 0)]
-        return self._with_edges(kept)
+        remaining = self.edges[:, (source == target) & (source > 0)]
+        return self._with_edges(remaining)
 
     def restricted_to_silos(self) -> FederatedGraph:
         """Keep only the edges whose two ends are in the same silo, as frameworks do that let no silo see another's."""
@@ -285,7 +285,7 @@ class FederatedGraph:
         edges = place[self.edges]
         graph = replace(
             self.graph,
-            stored=self.graph.reordered(swap),
+            stored=self.graph.reorder_features(swap),
             labels=read_only(self.labels[swap]),
             edges=read_only(edges[:, np.lexsort((edges[0], edges[1]))]),
         )

@@ -80,7 +80,7 @@ def _without(edges: _Adjacency, node: int) -> _Adjacency:
     return frozenset(edge for edge in edges if node not in edge)
 
 
-def _connected(edges: _Adjacency, nodes: Collection[int]) -> bool:
+def _is_connected(edges: _Adjacency, nodes: Collection[int]) -> bool:
     """Whether every one of the nodes can be reached from every other."""
     reached = {next(iter(nodes))}
     for _ in nodes:
@@ -135,17 +135,17 @@ def _extensions() -> _Extensions:
     additions: list[tuple[int, int]] = []
     last: list[int] = []
     for code in range(64):
-        edges = _decoded(code)
-        if _connected(edges, range(4)):
+        edges = _decode_graphlet(code)
+        if _is_connected(edges, range(4)):
             orbits[code] = _orbits_of_four()[_code(edges, tuple(range(4)))]
             for subset in range(1, 16):
-                found = [equation_of.get(_key(edges, root, tuple(range(4)), subset), -1) for root in range(4)]
-                if max(found) >= 0:
+                result = [equation_of.get(_key(edges, root, tuple(range(4)), subset), -1) for root in range(4)]
+                if max(result) >= 0:
                     subsets.append(subset)
                     inside.append(sum(_joined_to_all(edges, node, subset) for node in range(4)))
-                    additions += [(root, equation) for root, equation in enumerate(found[:3]) if equation >= 0]
+                    additions += [(root, equation) for root, equation in enumerate(result[:3]) if equation >= 0]
                     addition_starts.append(len(additions))
-                    last.append(found[3])
+                    last.append(result[3])
         subset_starts.append(len(subsets))
     runs = [set(subsets[start:end]) for start, end in pairwise(subset_starts)]
     needs = np.array([[12 in run, not run.isdisjoint((11, 13, 14, 15))] for run in runs])
@@ -192,7 +192,7 @@ def _equations() -> tuple[tuple[_Key, tuple[_Adjacency, int]], ...]:
     chosen = []
     for orbit in range(FIRST_OF_FIVE, ORBITS):
         edges, root = examples[orbit]
-        removable = [y for y in range(5) if y != root and _connected(_without(edges, y), set(range(5)) - {y})]
+        removable = [y for y in range(5) if y != root and _is_connected(_without(edges, y), set(range(5)) - {y})]
         node = min(removable, key=lambda y: len(_neighbours_of(edges, y)))
         chosen.append((_keywithout(edges, root, node, _neighbours_of(edges, node)), (edges, root)))
     return tuple(chosen)
@@ -209,7 +209,7 @@ def _orbits_of_four() -> dict[int, tuple[int, ...]]:
     return table
 
 
-def _decoded(code: int) -> _Adjacency:
+def _decode_graphlet(code: int) -> _Adjacency:
     return frozenset(frozenset(pair) for bit, pair in enumerate(_PAIRS_OF_FOUR) if code >> bit & 1)
 
 
@@ -365,22 +365,22 @@ def graphlet_degrees(graph: Graph) -> NDArray[np.int64]:
     Returns:
         int64 [n, 73], the orbits in Przulj's order; column 0 is the degree.
     """
-    neighbours = _undirected(graph)
+    neighbours = _undirected_adjacency(graph)
     degrees = np.diff(neighbours.indptr).astype(np.int64)
     # Common neighbours of two nodes, a row a node, columns sorted.
     common = sparse.csr_array(neighbours @ neighbours)
     common.sort_indices()
     arrays = (neighbours.indptr, neighbours.indices, common.indptr, common.indices, common.data)
-    four, sums = _count_sets_of_four(*(each.astype(np.int64) for each in arrays), _extensions())
+    four, sums = _count_sets_of_four(*(array.astype(np.int64) for array in arrays), _extensions())
     counts = np.empty((graph.num_nodes, ORBITS), dtype=np.int64)
     counts[:, 0] = degrees
     counts[:, 1:4] = _count_sets_of_three(neighbours, degrees)
     counts[:, 4:FIRST_OF_FIVE] = four[:, 4:]
-    counts[:, FIRST_OF_FIVE:] = _solved(sums)
+    counts[:, FIRST_OF_FIVE:] = _solve_orbits(sums)
     return counts
 
 
-def _undirected(graph: Graph) -> sparse.csr_array:
+def _undirected_adjacency(graph: Graph) -> sparse.csr_array:
     """The adjacency with every edge in both directions, int64 CSR [n, n], columns sorted."""
     source, target = graph.edges
     rows, columns = np.append(source, target), np.append(target, source)
@@ -398,7 +398,7 @@ def _count_sets_of_three(neighbours: sparse.csr_array, degrees: NDArray[np.int64
     return np.stack([ends, middles, triangles], axis=1)
 
 
-def _solved(sums: NDArray[np.int64]) -> NDArray[np.int64]:
+def _solve_orbits(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Counts of the orbits of five nodes, int64 [n, 58], from the left sides of their equations."""
     matrix = equation_matrix()
     counts = np.zeros_like(sums)

@@ -141,7 +141,7 @@ class MotifEnvironment:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Piece:
+class _MotifPiece:
     edges: Edges
     nodes: int
     label: int
@@ -231,7 +231,7 @@ def motif_set(
     )
 
 
-def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generator) -> _Piece:
+def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generator) -> _MotifPiece:
     label = int(draw.integers(len(MOTIFS)))
     base = environment.bases[_which(len(environment.bases), environment.bases_follow, label, draw)]
     width = environment.widths[_which(len(environment.widths), environment.widths_follow, label, draw)]
@@ -242,7 +242,7 @@ def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generato
     told = int(draw.integers(len(MOTIFS))) if draw.random() < noise else label
     inner = np.arange(nodes + _MOTIF_NODES) < nodes
     inner[:nodes][_OUTER.get(base, [])] = False
-    return _Piece(np.concatenate([joined, _random_edges(joined, inner, draw)], axis=1), len(inner), told)
+    return _MotifPiece(np.concatenate([joined, _random_edges(joined, inner, draw)], axis=1), len(inner), told)
 
 
 def _which(number: int, follows: float, label: int, draw: np.random.Generator) -> int:

@@ -40,7 +40,7 @@ _WARNING: ContextVar[bool] = ContextVar("warning of data", default=True)
 
 
 @contextmanager
-def warned(*, verbose: bool) -> Iterator[None]:
+def data_warnings(*, verbose: bool) -> Iterator[None]:
     """Within it there is no `DataWarning` unless `verbose`, in this thread alone."""
     token = _WARNING.set(verbose and _WARNING.get())
     try:
@@ -112,11 +112,15 @@ def _masks(
     """The split that is given, or a random one, without nodes that have no label."""
     others = [name for name in unused if _OTHER_SPLITS.fullmatch(name)]
     if others:
-        raise InputError(f"a split must be named {', '.join(MASKS)}; found {_named(others)}: rename or remove them")
+        raise InputError(
+            f"a split must be named {', '.join(MASKS)}; found {_join_names(others)}: rename or remove them"
+        )
     if not labelled.any():
         raise InputError("y must label at least one node; found none but -1")
     if split is not None and not any(as_array(name, mask).ndim > 1 for name, mask in given.items()):
-        raise InputError(f"split must go with masks of several columns; found {split} and {_named(given) or 'no mask'}")
+        raise InputError(
+            f"split must go with masks of several columns; found {split} and {_join_names(given) or 'no mask'}"
+        )
     if not given:
         drawn = random_split(int(labelled.sum()), seed)
         masks = [np.zeros(len(labelled), dtype=np.bool_) for _ in MASKS]
@@ -124,14 +128,16 @@ def _masks(
             mask[labelled] = part
         return SplitMasks(*masks)
     if "train_mask" not in given:
-        raise InputError(f"train_mask must be there beside {_named(given)}, or no mask, for a random split; it is not")
+        raise InputError(
+            f"train_mask must be there beside {_join_names(given)}, or no mask, for a random split; it is not"
+        )
     none = np.zeros(len(labelled), dtype=np.bool_)
     read = {name: read_mask(name, given.get(name, none), len(labelled), split=split) for name in MASKS}
     check_disjoint(read, "node")
     if not (read["train_mask"] & labelled).any():
-        found = as_array("train_mask", given["train_mask"])
+        result = as_array("train_mask", given["train_mask"])
         raise InputError(
-            f"train_mask must mark at least one node that has a label; found {found.dtype} of shape {found.shape} "
+            f"train_mask must mark at least one node that has a label; found {result.dtype} of shape {result.shape} "
             "without any"
         )
     return SplitMasks(*(mask & labelled for mask in read.values()))
@@ -152,7 +158,7 @@ def _label_notes(labels: NDArray[np.int64]) -> Iterator[str]:
         yield f"{without:,} nodes have label -1 and are in no mask; attacks on labels leave them out"
     if len(used) < classes:
         remedy = "" if without else "; numpy.unique(y, return_inverse=True)[1] numbers them without gaps"
-        yield f"labels {_named(used.tolist())} make {classes:,} classes, {classes - len(used):,} without a node{remedy}"
+        yield f"labels {_join_names(used.tolist())} make {classes:,} classes, {classes - len(used):,} without a node{remedy}"
 
 
 def _other_notes(given: Mapping[str, Any], unused: Collection[str]) -> Iterator[str]:
@@ -161,10 +167,10 @@ def _other_notes(given: Mapping[str, Any], unused: Collection[str]) -> Iterator[
     if given and "test_mask" not in given:
         yield "test_mask is missing: there are no test nodes"
     if unused:
-        yield f"not used: {_named(sorted(unused))}"
+        yield f"not used: {_join_names(sorted(unused))}"
 
 
-def _named(names: Collection[object]) -> str:
+def _join_names(names: Collection[object]) -> str:
     """Some names for a message, the first of many."""
     shown = [str(name) for name in names]
     more = f" and {len(shown) - _LISTED} more" if len(shown) > _LISTED else ""
@@ -214,7 +220,7 @@ def read_graph(
     if missing:
         raise InputError(
             f"{path} must hold the arrays {', '.join(REQUIRED)}; missing: {', '.join(missing)}, found: "
-            f"{_named([*arrays, *others]) or 'nothing'}; {_FORM_IN_WORDS}"
+            f"{_join_names([*arrays, *others]) or 'nothing'}; {_FORM_IN_WORDS}"
         )
     name = path.stem.encode("utf-8", "surrogateescape").decode("utf-8", "replace")  # bytes that a C locale left as such
     return own_graph(name, arrays, seed, unused=others, split=split)
@@ -257,11 +263,11 @@ def read_assignment(path: Path) -> NDArray[np.int64]:
 
 def _npy(path: Path) -> NDArray[Any]:
     with path.open("rb") as file:
-        entries, width = _announced(file)
+        entries, width = _read_header(file)
         if entries * width != path.stat().st_size - file.tell():
             raise ValueError("its length is another than its header says")
-    found: NDArray[Any] = np.load(path, allow_pickle=False)
-    return found
+    result: NDArray[Any] = np.load(path, allow_pickle=False)
+    return result
 
 
 def _column(path: Path) -> list[int]:
@@ -270,15 +276,15 @@ def _column(path: Path) -> list[int]:
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line]
     if len(numbered) == 1:
         numbered = [(numbered[0][0], entry) for entry in numbered[0][1].replace(",", " ").split()]
-    found = []
+    result = []
     for number, entry in numbered:
         if not _NUMBER.fullmatch(entry) or float(entry) % 1 or not abs(float(entry)) < MOST_ENTRIES:
             raise ValueError(
                 f"found {entry[:40]!r} in line {number}: write the silo of each device alone on its line, in the order "
                 "of the nodes, as a number from 0 on; other lines begin with #"
             )
-        found.append(int(float(entry)))
-    return found
+        result.append(int(float(entry)))
+    return result
 
 
 def plain_arrays(path: Path, names: Iterable[str], most_entries: int = MOST_ENTRIES) -> dict[str, NDArray[Any]]:
@@ -304,7 +310,7 @@ def plain_arrays(path: Path, names: Iterable[str], most_entries: int = MOST_ENTR
             entries = 0
             for name in there:
                 with archive.open(f"{name}.npy") as member:
-                    entries += _announced(member)[0]
+                    entries += _read_header(member)[0]
         if entries <= most_entries:
             with np.load(path, allow_pickle=False) as stored:
                 return {name: stored[name] for name in there}
@@ -319,7 +325,7 @@ _UNREADABLE = (ValueError, OSError, EOFError, AttributeError, TypeError, KeyErro
 """What reading a damaged archive raises: RuntimeError where a wrong bit says that it is encrypted."""
 
 
-def _announced(file: IO[bytes]) -> tuple[int, int]:
+def _read_header(file: IO[bytes]) -> tuple[int, int]:
     """How many numbers follow the header of an .npy file, and of how many bytes; the file then stands behind it."""
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:
@@ -334,7 +340,7 @@ def _announced(file: IO[bytes]) -> tuple[int, int]:
 
 def _must_exist(path: Path) -> None:
     if not os.path.isfile(path):
-        raise DataNotFoundError(f"{path} must be a file; found {_kind_of(path)}{_meant(path)}")
+        raise DataNotFoundError(f"{path} must be a file; found {_kind_of(path)}{_suggest_name(path)}")
 
 
 def _kind_of(path: Path) -> str:
@@ -343,7 +349,7 @@ def _kind_of(path: Path) -> str:
     return "another kind of file" if os.path.exists(path) else "nothing"
 
 
-def _meant(path: Path) -> str:
+def _suggest_name(path: Path) -> str:
     """A hint for names with a blank too much."""
     bare = str(path).strip()
     return f"; did you mean {bare}?" if bare != str(path) and os.path.isfile(bare) else ""

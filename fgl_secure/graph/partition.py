@@ -149,7 +149,7 @@ def _whole_communities(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]
     return silo_of
 
 
-def _drawn(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
+def _draw_silos(graph: Graph, silos: int, seed: int) -> NDArray[np.int64]:
     """Draw the silo of every node independently and uniformly, so that sizes are binomial.
 
     What the experiments of FedStruct (ICLR 2025) call random. In a small graph a silo may stay empty, which
@@ -197,7 +197,7 @@ PARTITIONS: Mapping[str, Callable[[Graph, int, int], NDArray[np.int64]]] = Mappi
     {
         "random": _dealt,
         "louvain": _whole_communities,
-        "binomial": _drawn,
+        "binomial": _draw_silos,
         "louvain-packed": _packed_communities,
         "louvain-delta": _cut_communities,
         "kmeans": _clusters,

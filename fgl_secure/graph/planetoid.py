@@ -45,7 +45,7 @@ def _parse(name: str, raw: Path) -> Graph:
     and become nodes without features, class 0.
     """
     stem = f"ind.{name.lower()}"
-    allx, tx, ally, ty = (_matrix(_unpickled(raw / f"{stem}.{part}")) for part in ("allx", "tx", "ally", "ty"))
+    allx, tx, ally, ty = (_matrix(_unpickle(raw / f"{stem}.{part}")) for part in ("allx", "tx", "ally", "ty"))
     tested = np.array((raw / f"{stem}.test.index").read_text(encoding="ascii").split(), dtype=np.int64)
     first, ordered = int(tested.min()), np.sort(tested)
     rows = int(tested.max()) - first + 1
@@ -56,7 +56,7 @@ def _parse(name: str, raw: Path) -> Graph:
         whole[:first] = known
         whole[ordered] = test
         whole[tested] = whole[ordered]
-    edges = _edges(_unpickled(raw / f"{stem}.graph"))
+    edges = _edges(_unpickle(raw / f"{stem}.graph"))
     return Graph.from_arrays(name, features, classes.argmax(axis=1), edges)
 
 
@@ -146,18 +146,18 @@ class _Reader(pickle.Unpickler):
         return _KNOWN[module, name]
 
 
-def _unpickled(path: Path) -> Any:
+def _unpickle(path: Path) -> Any:
     with path.open("rb") as file:
         return _Reader(file, encoding="latin1").load()
 
 
-def _matrix(found: object) -> NDArray[Any]:
+def _matrix(result: object) -> NDArray[Any]:
     """A dense matrix, from what stands for a sparse or a dense one."""
     from scipy.sparse import csr_array  # noqa: PLC0415 (not needed to import the package)
 
-    if not isinstance(found, _Sparse):
-        return _array(found, axes=2)
-    parts: dict[str, Any] = found.state or {}
+    if not isinstance(result, _Sparse):
+        return _array(result, axes=2)
+    parts: dict[str, Any] = result.state or {}
     rows, columns = parts["_shape"]
     if not 0 <= rows * columns <= MOST_ENTRIES:
         raise ValueError(f"matrix must have at most {MOST_ENTRIES:,} entries; found {rows} * {columns}")
@@ -166,11 +166,11 @@ def _matrix(found: object) -> NDArray[Any]:
     return np.asarray(matrix.toarray())
 
 
-def _array(found: object, axes: int) -> NDArray[Any]:
+def _array(result: object, axes: int) -> NDArray[Any]:
     """An array of numbers, from what stands for it: (version, shape, type, whether by columns, entries)."""
-    if not isinstance(found, _Array) or found.state is None:
-        raise ValueError(f"arrays must be pickled as such; found {type(found).__name__}")
-    _, shape, kind, by_columns, entries = found.state
+    if not isinstance(result, _Array) or result.state is None:
+        raise ValueError(f"arrays must be pickled as such; found {type(result).__name__}")
+    _, shape, kind, by_columns, entries = result.state
     if not isinstance(kind, _Type) or kind.made_of[0] not in ("f4", "f8", "i4", "i8", "i1", "u1"):
         raise ValueError("arrays must be of numbers; one is not")
     order = kind.state[1] if kind.state else "|"
@@ -181,11 +181,11 @@ def _array(found: object, axes: int) -> NDArray[Any]:
     return flat.reshape(shape, order="F" if by_columns else "C")
 
 
-def _edges(found: object) -> NDArray[np.int64]:
+def _edges(result: object) -> NDArray[np.int64]:
     """Int64 [2, m], the edges of lists of neighbours, sorted by target and then by source as PyTorch Geometric does."""
-    if not isinstance(found, _Lists) or not all(isinstance(near, list) for near in found.values()):
+    if not isinstance(result, _Lists) or not all(isinstance(near, list) for near in result.values()):
         raise ValueError("graph must be lists of neighbours; it is not")
-    pairs = [(near, node) for node, all_near in found.items() for near in all_near]  # type: ignore[attr-defined]
+    pairs = [(near, node) for node, all_near in result.items() for near in all_near]  # type: ignore[attr-defined]
     edges = np.unique(np.array(pairs).reshape(-1, 2), axis=0)
     if edges.dtype != np.int64:
         raise ValueError(f"nodes must be integers; found {edges.dtype}")

@@ -90,12 +90,12 @@ def read_mask(name: str, values: Any, number: int, *, split: int | None = None, 
         InputError: It is none of these, or has several columns and `split` is none of them.
     """
     array = as_array(name, values)
-    found = f"found {array.dtype} of shape {array.shape}"
+    result = f"found {array.dtype} of shape {array.shape}"
     if array.ndim == 2 and len(array) == number:
         columns = array.shape[1]
         if columns > 1 and split is None:
             raise InputError(
-                f"{name} must hold one split; {found}: choose a column with split=0 to {columns - 1}, or --split"
+                f"{name} must hold one split; {result}: choose a column with split=0 to {columns - 1}, or --split"
             )
         if isinstance(split, bool) or not isinstance(split or 0, int | np.integer) or not 0 <= (split or 0) < columns:
             raise InputError(f"split must be a column of {name}, 0..{columns - 1}; found {split!r}")
@@ -111,7 +111,7 @@ def read_mask(name: str, values: Any, number: int, *, split: int | None = None, 
     what = ", with other values than 0 and 1" if array.shape == (number,) else ""
     raise InputError(
         f"{name} must be bool of shape ({number},), one entry a {thing} (or 0 and 1, or the numbers of its {thing}s, "
-        f"each once); {found}{what}"
+        f"each once); {result}{what}"
     )
 
 
@@ -157,8 +157,10 @@ class AssignmentRules:
                 f"{self.argument} must have shape ({number},), one entry a {self.thing}; found shape {owner_of.shape}"
             )
         if owner_of.min() < 0:
-            at = int(np.argmax(owner_of < 0))
-            raise InputError(f"{self.argument} must be 0 or more; {self.thing} {at} has {self.owner} {owner_of[at]}")
+            index = int(np.argmax(owner_of < 0))
+            raise InputError(
+                f"{self.argument} must be 0 or more; {self.thing} {index} has {self.owner} {owner_of[index]}"
+            )
         used = np.unique(owner_of)
         skipped = np.flatnonzero(used != np.arange(len(used)))
         if len(skipped):

@@ -129,11 +129,11 @@ def walk_returns(matrix: sparse.csr_array, steps: int, *, symmetric: bool) -> ND
         symmetric: whether it equals its transpose, which saves half the products.
     """
     diagonals, count = _symmetric_diagonals if symmetric else _diagonals, matrix.shape[0]
-    found = np.empty((count, steps))
+    returns = np.empty((count, steps))
     for start in range(0, count, _BLOCK):
         nodes = np.arange(start, min(start + _BLOCK, count))
-        found[nodes] = diagonals(matrix, nodes, steps)
-    return found
+        returns[nodes] = diagonals(matrix, nodes, steps)
+    return returns
 
 
 def _symmetric_matrix(graph: Graph) -> sparse.csr_array:
@@ -152,24 +152,24 @@ def _unit_columns(nodes: NDArray[np.int64], n: int) -> NDArray[np.float64]:
 def _diagonals(matrix: sparse.csr_array, nodes: NDArray[np.int64], steps: int) -> NDArray[np.float64]:
     """Entries (v, v) of the powers for the given nodes, float64 [nodes, steps]."""
     columns = _unit_columns(nodes, matrix.shape[0])
-    found = np.empty((len(nodes), steps))
+    diagonals = np.empty((len(nodes), steps))
     for step in range(steps):
         columns = matrix @ columns
-        found[:, step] = columns[nodes, np.arange(len(nodes))]
-    return found
+        diagonals[:, step] = columns[nodes, np.arange(len(nodes))]
+    return diagonals
 
 
 def _symmetric_diagonals(matrix: sparse.csr_array, nodes: NDArray[np.int64], steps: int) -> NDArray[np.float64]:
     """The same for a symmetric N, with half the multiplications: entry (v, v) of N^(s+t) is N^s e_v times N^t e_v."""
     before = _unit_columns(nodes, matrix.shape[0])
-    found = np.empty((len(nodes), steps))
+    diagonals = np.empty((len(nodes), steps))
     for step in range(0, steps, 2):
         columns = matrix @ before
-        found[:, step] = np.einsum("ij,ij->j", before, columns)
+        diagonals[:, step] = np.einsum("ij,ij->j", before, columns)
         if step + 1 < steps:
-            found[:, step + 1] = np.einsum("ij,ij->j", columns, columns)
+            diagonals[:, step + 1] = np.einsum("ij,ij->j", columns, columns)
         before = columns
-    return found
+    return diagonals
 
 
 _FEDSTAR_STEPS = 50

@@ -91,9 +91,9 @@ def _places() -> Mapping[str, EntryPoint]:
 
 @cache
 def _places_of(points: tuple[EntryPoint, ...]) -> Mapping[str, EntryPoint]:
-    others = {each.name: each for each in sorted(points)}
-    inside = {each.name: each for each in _IN_TREE}
-    return MappingProxyType(inside | {name: each for name, each in others.items() if name not in inside})
+    others = {item.name: item for item in sorted(points)}
+    inside = {item.name: item for item in _IN_TREE}
+    return MappingProxyType(inside | {name: item for name, item in others.items() if name not in inside})
 
 
 def __getattr__(name: str) -> object:

@@ -27,7 +27,7 @@ from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets
 from fgl_secure.graph.datasets import GraphSetDataset, find_dataset
 from fgl_secure.host import library_settings
-from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
+from fgl_secure.ledger import LedgerEntry, Run, RunLedger, Watch, complete_runs, provenance
 from fgl_secure.methods import method as method_of
 from fgl_secure.methods import names
 from fgl_secure.schemes import TOPOLOGIES, assignment
@@ -45,7 +45,7 @@ TONES = ("violated", "found", "quiet")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class AttackReading:
     """What one attack recovered under one scheme, in the seed and circumstance in which it did worst damage.
 
     Attributes:
@@ -81,7 +81,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class MethodUnderScheme:
     """A method under one scheme.
 
     Attributes:
@@ -97,7 +97,7 @@ class Side:
     scores: tuple[float, ...]
     bytes: float
     seconds: float
-    readings: tuple[Reading, ...]
+    readings: tuple[AttackReading, ...]
     not_attacked: tuple[str, ...]
 
     @property
@@ -111,12 +111,12 @@ class Side:
         return stdev(self.scores) if len(self.scores) > 1 else None
 
     @property
-    def worst(self) -> Reading | None:
+    def worst(self) -> AttackReading | None:
         """The first reading that recovered something; None if there is none."""
-        return next((each for each in self.readings if each.tone != "quiet"), None)
+        return next((reading for reading in self.readings if reading.tone != "quiet"), None)
 
     @property
-    def recovered(self) -> float:
+    def worst_excess(self) -> float:
         """How far the worst reading exceeds its prior, 0 if there is none."""
         return 0.0 if self.worst is None else max(self.worst.value - self.worst.prior, 0.0)
 
@@ -136,11 +136,11 @@ class Line:
     name: str
     title: str
     score: Score
-    clear: Side
-    secured: Side | None
+    clear: MethodUnderScheme
+    secured: MethodUnderScheme | None
 
     @property
-    def sides(self) -> tuple[Side, ...]:
+    def sides(self) -> tuple[MethodUnderScheme, ...]:
         """Both, the one in the clear first."""
         return (self.clear,) if self.secured is None else (self.clear, self.secured)
 
@@ -161,7 +161,7 @@ class _LeftOut:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Comparison:
+class MethodComparison:
     """Methods on one data set.
 
     Attributes:
@@ -175,7 +175,7 @@ class Comparison:
     left_out: tuple[_LeftOut, ...]
 
     @property
-    def violations(self) -> tuple[Reading, ...]:
+    def violations(self) -> tuple[AttackReading, ...]:
         """Return the readings that violate a guarantee of a chosen scheme; unprotected runs only compare."""
         return tuple(r for line in self.lines for r in line.sides[-1].readings if r.tone == "violated")
 
@@ -184,7 +184,7 @@ class Comparison:
         return {
             "run": dict(self.run),
             "methods": [asdict(line) for line in self.lines],
-            "left_out": [asdict(each) for each in self.left_out],
+            "left_out": [asdict(item) for item in self.left_out],
         }
 
     def write(self, folder: Path | str) -> tuple[Path, ...]:
@@ -199,7 +199,7 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The table, as notebooks show it."""
-        return _rendered(self, "compare_table.html.j2")
+        return _render(self, "compare_table.html.j2")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(line.title for line in self.lines)} on {self.run['dataset']})"
@@ -217,10 +217,10 @@ def compare(
     epochs: int | None = None,
     device: str = "auto",
     command: str = "",
-    ledger: Ledger | None = None,
+    ledger: RunLedger | None = None,
     watch: Watch | None = None,
     progress: Callable[[str], Progress] | None = None,
-) -> Comparison:
+) -> MethodComparison:
     """Audits methods on one data set, each in the clear and secured.
 
         from fgl_secure.methods.comparison import compare
@@ -248,7 +248,7 @@ def compare(
     source = source_of(data)
     _check(schemes, attacks, seeds, device)
     known = {seed: _facts(source, seed) for seed in seeds}
-    chosen = [_with_epochs(each, epochs) for each in methods or [method_of(name)() for name in names()]]
+    chosen = [_with_epochs(item, epochs) for item in methods or [method_of(name)() for name in names()]]
     left, runs, fitting = list[_LeftOut](), list[Run](), list[Method]()
     for method in chosen:
         try:
@@ -258,18 +258,18 @@ def compare(
             continue
         fitting.append(method)
         for seed in seeds:
-            work = partial(_audited, method, source, scheme, tuple(attacks), seed, device, progress)
+            work = partial(_run_audit, method, source, scheme, tuple(attacks), seed, device, progress)
             runs.append(_run(method, scheme, tuple(attacks), seed, device, known[seed], work))
     if not runs:
         raise InputError(f"data must fit some method; {left[0].name} and all others don't: {left[0].reason}")
-    lines, refused = _gathered(fitting, seeds, iter(completed(runs, ledger or Ledger(), watch)))
+    lines, refused = _gather_lines(fitting, seeds, iter(complete_runs(runs, ledger or RunLedger(), watch)))
     left += refused
     if not lines:
         raise InputError(f"data must fit some method; {left[-1].name} and all others don't: {left[-1].reason}")
     described = {key: value for key, value in known[seeds[0]].items() if key != "digest"}
     run = {**described, "seeds": list(seeds), "epochs": epochs, "schemes": list(schemes), "attacks": list(attacks),
            "version": __version__, "command": command}  # fmt: skip
-    return Comparison(run, tuple(lines), tuple(left))
+    return MethodComparison(run, tuple(lines), tuple(left))
 
 
 def _check(schemes: Sequence[str], attacks: Sequence[str], seeds: Sequence[int], device: str) -> None:
@@ -285,14 +285,14 @@ def _check(schemes: Sequence[str], attacks: Sequence[str], seeds: Sequence[int],
     compute_device(device)
 
 
-def _gathered(
-    methods: Sequence[Method], seeds: Sequence[int], entries: Iterator[Entry]
+def _gather_lines(
+    methods: Sequence[Method], seeds: Sequence[int], entries: Iterator[LedgerEntry]
 ) -> tuple[list[Line], list[_LeftOut]]:
     """A line for each method that could be run, of its runs under all seeds; and the others, with the reason."""
     lines, left = list[Line](), list[_LeftOut]()
     for method in methods:
         founds = [cast("Mapping[str, Any]", next(entries).found) for _ in seeds]
-        refused = next((found["refused"] for found in founds if "refused" in found), None)
+        refused = next((result["refused"] for result in founds if "refused" in result), None)
         if refused is None:
             lines.append(_line(method, founds))
         else:
@@ -337,19 +337,19 @@ def fitting_scheme(method: Method, source: Source, schemes: Sequence[str]) -> st
 
 def _with_epochs(method: Method, epochs: int | None) -> Method:
     """The method with so many rounds, where it is one that says how many."""
-    known = {each.name for each in fields(cast(Any, method))}
+    known = {field.name for field in fields(cast(Any, method))}
     return method if epochs is None or "epochs" not in known else replace(cast(Any, method), epochs=epochs)
 
 
 def _facts(source: Source, seed: int) -> dict[str, object]:
     """What the data are, with a digest where a file or a caller's arrays may change under the same name."""
     if isinstance(source, GraphSets):
-        return {"dataset": source.drawn(seed).name, "partition": "as drawn"}
+        return {"dataset": source.load(seed).name, "partition": "as drawn"}
     graph = source if isinstance(source, FederatedGraph) else source.federated(seed)
     if not graph.test_mask.any():
         raise InputError("masks.test must mark at least one node, methods are compared on test nodes; found none")
     arrays = (graph.graph.features, graph.graph.edges, graph.graph.labels, graph.silo_of, graph.train_mask)
-    digest = sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in arrays)).hexdigest()[:16]
+    digest = sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[:16]
     return {"dataset": graph.graph.name, "partition": graph.partition, "silos": graph.num_silos, "digest": digest}
 
 
@@ -362,7 +362,7 @@ def _run(
     facts: Mapping[str, object],
     work: Callable[[], object],
 ) -> Run:
-    options = {each.name: _plain(getattr(method, each.name)) for each in fields(cast(Any, method))}
+    options = {field.name: _plain(getattr(method, field.name)) for field in fields(cast(Any, method))}
     key = {"of": "compare", "method": method.name, **facts, "seed": seed, "scheme": scheme, "attacks": list(attacks),
            "device": device, **options, **provenance()}  # fmt: skip
     return Run(key, f"{method.title} on {facts['dataset']}, {scheme}, seed {seed}", (method.name, scheme), work)
@@ -372,7 +372,7 @@ def _plain(value: object) -> object:
     return value if isinstance(value, bool | int | float | str | None) else repr(value)
 
 
-def _audited(
+def _run_audit(
     method: Method,
     source: Source,
     scheme: str,
@@ -394,7 +394,7 @@ def _audited(
             "score": float(accuracy[name]["test"]),
             "bytes": int(cost[name]["bytes"] or 0),
             "seconds": float(cost[name]["seconds"]),
-            "readings": [asdict(each) for each in _readings(report, name, seed)],
+            "readings": [asdict(reading) for reading in _readings(report, name, seed)],
             "not_attacked": _not_attacked(report, name),
         }
         for name in accuracy
@@ -411,31 +411,31 @@ def _not_attacked(report: Report, name: str) -> list[str]:
 
     An attack that met no message that it could read has read the view all the same.
     """
-    receivers = {each.receiver_role for each in report.exposures if each.protocol == name}
-    measured = {each.attack for each in report.records if _belongs(each.protocol, name) and each.verdict.is_measured}
+    receivers = {item.receiver_role for item in report.exposures if item.protocol == name}
+    measured = {item.attack for item in report.records if _belongs(item.protocol, name) and item.verdict.is_measured}
     attacks = cast("Mapping[str, Mapping[str, Any]]", report.attacks)
     observers = {str(about["observer"]) for attack, about in attacks.items() if attack in measured}
     unread = {cell.role for cell in report.matrix if cell.scheme == name and cell.state is State.NOT_APPLICABLE}
     return sorted(receivers - observers - unread)
 
 
-def _readings(report: Report, name: str, seed: int) -> Iterator[Reading]:
+def _readings(report: Report, name: str, seed: int) -> Iterator[AttackReading]:
     """Of each attack that could read the runs under a scheme, those in special circumstances included, the worst."""
     for group in groups(report):
         for entry in (*group.told, *group.quiet):
             mine = [under for under in entry.schemes if _belongs(under.scheme, name) and under.tone in TONES]
-            found = [_reading(under, seed) for under in mine]
-            if found:
-                yield min(found, key=lambda each: each.rank)
+            result = [_reading(under, seed) for under in mine]
+            if result:
+                yield min(result, key=lambda item: item.rank)
 
 
 def _belongs(scheme: str, name: str) -> bool:
     return scheme == name or scheme.startswith(f"{name}[")
 
 
-def _reading(under: UnderScheme, seed: int) -> Reading:
+def _reading(under: UnderScheme, seed: int) -> AttackReading:
     record = under.headline
-    return Reading(
+    return AttackReading(
         record.attack,
         under.scheme,
         record.metric,
@@ -456,27 +456,27 @@ def _line(method: Method, founds: Sequence[Mapping[str, Any]]) -> Line:
     return Line(method.name, method.title, Score(founds[0]["score"]), clear, side_of(founds, 1))
 
 
-def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> Side | None:
+def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> MethodUnderScheme | None:
     """One side over all seeds.
 
     Args:
         founds: of each seed what its run came to.
         index: 0 in the clear, 1 secured.
     """
-    if any(len(found["sides"]) <= index for found in founds):
+    if any(len(result["sides"]) <= index for result in founds):
         return None
-    sides = [found["sides"][index] for found in founds]
-    readings: dict[str, Reading] = {}
-    for reading in (Reading(**each) for side in sides for each in side["readings"]):
+    sides = [result["sides"][index] for result in founds]
+    readings: dict[str, AttackReading] = {}
+    for reading in (AttackReading(**item) for side in sides for item in side["readings"]):
         known = readings.setdefault(reading.attack, reading)
         if reading.rank < known.rank:
             readings[reading.attack] = reading
-    return Side(
+    return MethodUnderScheme(
         sides[0]["scheme"],
         tuple(side["score"] for side in sides),
         fmean(side["bytes"] for side in sides),
         fmean(side["seconds"] for side in sides),
-        tuple(sorted(readings.values(), key=lambda each: each.rank)),
+        tuple(sorted(readings.values(), key=lambda item: item.rank)),
         tuple(sorted({role for side in sides for role in side["not_attacked"]})),
     )
 
@@ -484,27 +484,25 @@ def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> Side | None:
 COLUMNS = ("method", "scheme", "{score}", "sent", "time", "worst finding", "by attack", "baseline", "not attacked")
 
 
-def render_html(comparison: Comparison) -> str:
+def render_html(comparison: MethodComparison) -> str:
     """The whole page as text; it loads nothing from outside itself."""
     run = comparison.run
     known = [(key, run.get(key)) for key in ("dataset", "partition", "silos", "epochs", "version")]
     subject = [*((key, str(value)) for key, value in known if value not in (None, ""))]
     subject.append(("seeds", ", ".join(map(str, run["seeds"])) or DASH))
-    return _rendered(
-        comparison, "compare.html.j2", summary=summary(comparison), subject=subject, command=run["command"]
-    )
+    return _render(comparison, "compare.html.j2", summary=summary(comparison), subject=subject, command=run["command"])
 
 
-def _rendered(comparison: Comparison, template: str, **rest: object) -> str:
+def _render(comparison: MethodComparison, template: str, **rest: object) -> str:
     named = {"title": title(comparison), "columns": columns(comparison), "table": rows(comparison)}
     return environment().get_template(template).render(**named, left_out=comparison.left_out, **rest)
 
 
-def render_markdown(comparison: Comparison) -> str:
+def render_markdown(comparison: MethodComparison) -> str:
     """The table, what was left out, and how to repeat it, for a pull request."""
     said = [columns(comparison), ["---"] * len(COLUMNS), *(cells for _, cells in rows(comparison))]
     table = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |" for cells in said]
-    left = [f"- {each.title} is left out: {each.reason}." for each in comparison.left_out]
+    left = [f"- {item.title} is left out: {item.reason}." for item in comparison.left_out]
     command = comparison.run["command"]
     repeat = ["", f"Repeat it: `{command}`"] if command else []
     return (
@@ -512,12 +510,12 @@ def render_markdown(comparison: Comparison) -> str:
     )
 
 
-def title(comparison: Comparison) -> str:
+def title(comparison: MethodComparison) -> str:
     """The page's title."""
     return f"Methods on {comparison.run['dataset']}, unprotected and secured"
 
 
-def summary(comparison: Comparison) -> str:
+def summary(comparison: MethodComparison) -> str:
     """How many methods fit, what violates guarantees, and what was not attacked, in two sentences."""
     count, chosen = len(comparison.lines), [line.sides[-1] for line in comparison.lines]
     fell, read = len(comparison.violations), sum(side.worst is not None for side in chosen)
@@ -530,13 +528,13 @@ def summary(comparison: Comparison) -> str:
     )
 
 
-def columns(comparison: Comparison) -> list[str]:
+def columns(comparison: MethodComparison) -> list[str]:
     """Headings of the table."""
     scores = {str(line.score) for line in comparison.lines}
-    return [each.format(score=" or ".join(sorted(scores)) or "score") for each in COLUMNS]
+    return [item.format(score=" or ".join(sorted(scores)) or "score") for item in COLUMNS]
 
 
-def rows(comparison: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def rows(comparison: MethodComparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The lines of the table, two a method, each with its tone."""
     return tuple(
         (
@@ -556,16 +554,16 @@ def rows(comparison: Comparison) -> tuple[tuple[str, tuple[str, ...]], ...]:
     )
 
 
-def _tone(side: Side) -> str:
+def _tone(side: MethodUnderScheme) -> str:
     return "quiet" if side.worst is None else side.worst.tone
 
 
-def _score(line: Line, side: Side) -> str:
+def _score(line: Line, side: MethodUnderScheme) -> str:
     more = "" if side.deviation is None else f" ± {score_text(line.score, side.deviation)}"
     return score_text(line.score, side.score) + more
 
 
-def _worst(side: Side) -> tuple[str, str, str]:
+def _worst(side: MethodUnderScheme) -> tuple[str, str, str]:
     """The worst reading, its attack and its prior; without one, whether attacks read the run and found nothing."""
     reading = side.worst
     if reading is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_secure.runtime.channel import Channel, Delivery, Level, Recording, Tampered, simulate
+from fgl_secure.runtime.channel import Channel, Delivery, Recording, RecordingLevel, Tampered, simulate
 from fgl_secure.runtime.claim import (
     Circumstance,
     CircumstanceKind,
@@ -16,7 +16,17 @@ from fgl_secure.runtime.claim import (
     leaks,
 )
 from fgl_secure.runtime.machine import Directory, Draws, Machine, OwnDraws, Party, Remark, Role
-from fgl_secure.runtime.messages import PAYLOAD, Direction, Later, MessageKind, Messages, Phase, Step, decode, encode
+from fgl_secure.runtime.messages import (
+    PAYLOAD,
+    Direction,
+    LazyArray,
+    MessageKind,
+    Messages,
+    Phase,
+    Step,
+    decode,
+    encode,
+)
 from fgl_secure.runtime.transcript import (
     Incident,
     MessageBatch,
@@ -41,9 +51,8 @@ __all__ = [
     "Draws",
     "Guarantee",
     "Incident",
-    "Later",
+    "LazyArray",
     "Leak",
-    "Level",
     "Machine",
     "MessageBatch",
     "MessageKind",
@@ -57,6 +66,7 @@ __all__ = [
     "PublicParameters",
     "ReceivedRows",
     "Recording",
+    "RecordingLevel",
     "Remark",
     "Role",
     "Secret",

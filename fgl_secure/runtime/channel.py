@@ -15,13 +15,21 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime.machine import SETUP, Directory, Draws, Machine
 from fgl_secure.runtime.messages import PAYLOAD, MessageKind, Messages, Step, is_frozen
-from fgl_secure.runtime.transcript import Ends, Incident, MessageBatch, Private, PrivateBatch, RepeatedEnds, Transcript
+from fgl_secure.runtime.transcript import (
+    Endpoints,
+    Incident,
+    MessageBatch,
+    Private,
+    PrivateBatch,
+    RepeatedEndpoints,
+    Transcript,
+)
 
 Loss = Callable[[Any, Step, NDArray[np.int64], NDArray[np.int64]], NDArray[np.bool_]]
 """Decides from phase, step, senders [m] and receivers [m] which messages arrive: bool [m]."""
 
 
-class Level(StrEnum):
+class RecordingLevel(StrEnum):
     """How much of each message is kept."""
 
     SIZES = "sizes"
@@ -75,18 +83,20 @@ class Recording:
         phases: payloads are kept of messages of these phases alone, and inputs and coins not at all; None keeps all.
     """
 
-    level: Level = Level.SIZES
+    level: RecordingLevel = RecordingLevel.SIZES
     rounds: int | None = None
     phases: frozenset[MessageKind] | None = None
 
     @classmethod
     def everything(cls, rounds: int | None = None) -> Recording:
         """Payloads, inputs and coins of the first `rounds` rounds, or of all."""
-        return cls(Level.EVERYTHING, rounds)
+        return cls(RecordingLevel.EVERYTHING, rounds)
 
     def keeps(self, step: Step, phase: MessageKind | None = None) -> bool:
         """Whether payloads of this step, and of this phase where it is given, are kept."""
-        in_time = self.level is Level.EVERYTHING and (self.rounds is None or step.round < self.rounds or step.final)
+        in_time = self.level is RecordingLevel.EVERYTHING and (
+            self.rounds is None or step.round < self.rounds or step.final
+        )
         return in_time and (self.phases is None or phase in self.phases)
 
 
@@ -149,7 +159,7 @@ class Channel(Draws):
         self.recording = recording or Recording()
         self.transcript = Transcript(parties, batch_axes=len(coins.batch_shape))
         self._coins = coins
-        self._ends = RepeatedEnds(len(parties))
+        self._ends = RepeatedEndpoints(len(parties))
 
     def keeping_only(self, *phases: MessageKind) -> Channel:
         """The same channel to those whose payloads are too large to keep: sizes of all, payloads of some phases."""
@@ -192,7 +202,7 @@ class Channel(Draws):
                 f"payload must start with axes {list(expected)}, one row a message; found {list(payload.shape)}"
             )
         messages = Messages(phase, step, senders, receivers, {PAYLOAD: payload}, len(self.batch_shape))
-        return self._passed(messages, wire_bytes)
+        return self._deliver(messages, wire_bytes)
 
     def carry(self, messages: Messages) -> Messages:
         """Delivers a batch of a machine's messages.
@@ -207,22 +217,22 @@ class Channel(Draws):
         """
         if messages.tape_axes != len(self.batch_shape):
             raise InputError(f"messages must have {len(self.batch_shape)} tape axes; found {messages.tape_axes}")
-        arrived = self._passed(messages, None)
+        arrived = self._deliver(messages, None)
         if arrived.genuine is None and arrived.sizes is None:
             return arrived.messages
         good = np.ones(len(arrived.senders), dtype=np.bool_) if arrived.genuine is None else arrived.genuine
         if arrived.sizes is not None:
             good = good & (arrived.sizes >= messages.item_bytes)
-        found = arrived.messages
+        result = arrived.messages
         if good.all():
-            return found
-        bad, counts = np.unique(found.senders[~good], return_counts=True)
+            return result
+        bad, counts = np.unique(result.senders[~good], return_counts=True)
         for sender, count in zip(bad.tolist(), counts.tolist(), strict=True):
-            what = f"{count} of its messages ({found.phase.label}) arrived cut or changed: dropped"
-            self.note_incident(found.step, sender, what)
-        return found.rows(good)
+            what = f"{count} of its messages ({result.phase.label}) arrived cut or changed: dropped"
+            self.note_incident(result.step, sender, what)
+        return result.rows(good)
 
-    def _passed(self, messages: Messages, wire_bytes: int | None) -> Delivery:
+    def _deliver(self, messages: Messages, wire_bytes: int | None) -> Delivery:
         """Records messages and says what arrives of them."""
         self._check_known(messages.senders, "senders")
         self._check_known(messages.receivers, "receivers")
@@ -332,7 +342,7 @@ class Channel(Draws):
     def _record(
         self, messages: Messages, item_bytes: int, fields: Mapping[str, NDArray[Any]] | None, repeats: int = 1
     ) -> None:
-        kept = self._ends.kept if fields is None else Ends
+        kept = self._ends.reuse if fields is None else Endpoints
         ends = kept(messages.senders, messages.receivers)
         batch = MessageBatch(messages.phase, messages.step, ends, item_bytes, fields, repeats)
         self.transcript.messages.append(batch)
@@ -372,11 +382,11 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
     for _ in range(most_turns):
         silent += 1
         try:
-            for outbox in [_said(machine) for machine in machines]:
+            for outbox in [_collect_messages(machine) for machine in machines]:
                 for messages in outbox:
                     silent = 0
                     _deliver(machines, host, channel, messages)
-            going_on = [machine.settle() for machine in machines] if silent else []
+            going_on = [machine.on_idle() for machine in machines] if silent else []
             silent = 0 if any(going_on) else silent
         except ProtocolError as error:
             _note_remarks(machines, channel)
@@ -389,8 +399,8 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
     raise ProtocolError(f"machines must come to an end within {most_turns:,} turns; they did not")
 
 
-def _said(machine: Machine) -> Iterable[Messages]:
-    outbox = machine.turn()
+def _collect_messages(machine: Machine) -> Iterable[Messages]:
+    outbox = machine.step()
     if not isinstance(outbox, Iterable):
         raise ProtocolError(f"turn of {type(machine).__name__} must give messages; found {type(outbox).__name__}")
     return outbox
@@ -410,7 +420,7 @@ def _deliver(machines: Sequence[Machine], host: NDArray[np.int64], channel: Chan
         if place < 0:
             continue  # for parties that no machine of this protocol hosts
         try:
-            machines[place].take(part)
+            machines[place].receive(part)
         except ProtocolError as error:
             for sender in np.unique(part.senders).tolist():
                 channel.note_incident(part.step, sender, f"a message ({part.phase.label}) is refused: {error}")

@@ -56,7 +56,7 @@ class SecretKind(StrEnum):
     @classmethod
     def every(cls) -> tuple[SecretKind, ...]:
         """The members of all subclasses, those that were defined first in front."""
-        return (*cls, *(each for kind in cls.__subclasses__() for each in kind.every()))
+        return (*cls, *(item for kind in cls.__subclasses__() for item in kind.every()))
 
 
 class Secret(SecretKind):
@@ -147,7 +147,7 @@ class Claim:
     leaks_by_design: tuple[Leak, ...]
     assumptions: tuple[str, ...]
 
-    def joined(self, other: Claim) -> Claim:
+    def join(self, other: Claim) -> Claim:
         """This claim and another one, of a run that both are about; what both say is said once."""
         return Claim(
             _once(self.guarantees, other.guarantees),
@@ -185,4 +185,4 @@ Said = TypeVar("Said")
 
 def _once(some: tuple[Said, ...], more: tuple[Said, ...]) -> tuple[Said, ...]:
     """All of the first, and of the others what is not among them: coalitions are mappings, which have no hash."""
-    return (*some, *(each for each in more if each not in some))
+    return (*some, *(item for item in more if item not in some))

@@ -200,8 +200,8 @@ class Remark:
 class Machine(ABC):
     """A role, for the set of its parties that one process hosts.
 
-    A driver gives a machine everything that arrives for its parties (`take`), and then, when all has arrived that will,
-    asks what leaves (`turn`). Who stays silent, lies or is late does so in the driver's hands: a machine takes what
+    A driver gives a machine everything that arrives for its parties (`receive`), and then, when all has arrived that will,
+    asks what leaves (`step`). Who stays silent, lies or is late does so in the driver's hands: a machine takes what
     there is. Between two turns a machine is nothing but arrays, so that it can go on in another process.
     """
 
@@ -210,7 +210,7 @@ class Machine(ABC):
         self.remarks: list[Remark] = []
 
     @abstractmethod
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """Takes messages for parties hosted here, and keeps what is good of them until its next turn.
 
         Raises:
@@ -218,14 +218,14 @@ class Machine(ABC):
         """
 
     @abstractmethod
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """What leaves now. What is large may be made while it is read, once.
 
         Raises:
             ProtocolError: what has arrived leaves no way on.
         """
 
-    def settle(self) -> bool:
+    def on_idle(self) -> bool:
         """Hears that nobody had anything to say, so that nothing more will arrive; it may make do with what there is.
 
         Returns:

@@ -29,7 +29,7 @@ class MessageKind(Enum):
     Examples:
         >>> class Greeting(MessageKind):
         ...     HELLO = ("hello", "which silos are there")
-        >>> MessageKind.named("HELLO").content
+        >>> MessageKind.find("HELLO").content
         'which silos are there'
     """
 
@@ -40,7 +40,7 @@ class MessageKind(Enum):
         _KNOWN[self.name] = self
 
     @classmethod
-    def named(cls, name: str) -> MessageKind | None:
+    def find(cls, name: str) -> MessageKind | None:
         """Return the kind of a name, of whatever package; None if there is none."""
         return _KNOWN.get(name)
 
@@ -147,7 +147,7 @@ _HEAD = struct.Struct(f">5s{SESSION_BYTES}sBIIiBBiBQB")
 _FIELD = struct.Struct(">BBB")
 
 
-class Later:
+class LazyArray:
     """A field that is not laid out: rows [m, d] are made when somebody reads them, a few at a time.
 
     For what is large and goes by once, between parties of one process that keeps sizes alone. Whoever wants all of it,
@@ -180,10 +180,10 @@ class Later:
         """Bytes of a number."""
         return self.dtype.itemsize
 
-    def take(self, places: Ids) -> Later:
+    def take(self, places: Ids) -> LazyArray:
         """Some of the rows, not laid out either."""
         which = places if self._which is None else self._which[places]
-        return Later(self._make, (len(places), self.shape[1]), self.dtype, which)
+        return LazyArray(self._make, (len(places), self.shape[1]), self.dtype, which)
 
     def rows(self, places: Ids) -> Array:
         """Some of the rows: [k, d]."""
@@ -197,9 +197,9 @@ class Later:
         return self.rows(np.arange(len(self))).astype(dtype or self.dtype, copy=False)
 
 
-def taken(value: Any, places: Ids, axis: int = 0) -> Any:
+def take_rows(value: Any, places: Ids, axis: int = 0) -> Any:
     """Some rows of a field, an array [*tapes, m, ...] or one that is not laid out, as that is."""
-    return value.take(places) if isinstance(value, Later) else np.take(value, places, axis=axis)
+    return value.take(places) if isinstance(value, LazyArray) else np.take(value, places, axis=axis)
 
 
 class Fields(Mapping[str, Array]):
@@ -248,7 +248,7 @@ class _Taken(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._laid_out:
-            value = taken(self.base[name], self.which, self._axis)
+            value = take_rows(self.base[name], self.which, self._axis)
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
             self._laid_out[name] = value
@@ -276,7 +276,7 @@ class Messages:
         step: when they are sent.
         senders: int64 [m], party identifiers.
         receivers: int64 [m], party identifiers.
-        fields: by name, [*tapes, m, ...]; large ones may be `Later` while they stay in a process.
+        fields: by name, [*tapes, m, ...]; large ones may be `LazyArray` while they stay in a process.
         tape_axes: leading axes of every field: 0, or 1 when all coin tapes run at once.
         overhead: bytes that a transport adds to each message beside its fields, such as authentication; below 0 where
             fields repeat what its sequence numbers tell.
@@ -347,7 +347,7 @@ class Messages:
     def laid_out(self) -> Messages:
         """The same with arrays alone."""
         kept = dict(self.fields)
-        if not any(isinstance(value, Later) for value in kept.values()):
+        if not any(isinstance(value, LazyArray) for value in kept.values()):
             return self
         return replace(self, fields={name: np.asarray(value) for name, value in kept.items()})
 
@@ -357,7 +357,7 @@ class Messages:
             return self
         fields = {}
         for name, value in self.fields.items():
-            if isinstance(value, Later) and not own:
+            if isinstance(value, LazyArray) and not own:
                 fields[name] = value
                 continue
             kept = _own_copy(value, self.tape_axes) if own else value.view()
@@ -376,7 +376,7 @@ def is_frozen(value: Array) -> bool:
 
 def _own_copy(value: Array, tape_axes: int) -> Array:
     """A copy, unless it needs none; of what is the same on all tapes, one that serves them all."""
-    if isinstance(value, Later):
+    if isinstance(value, LazyArray):
         return np.asarray(value)
     if is_frozen(value):
         return value
@@ -434,7 +434,7 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
     if where != session:
         raise StaleMessageError("messages must be of this session; found some of another")
     name = reader.take(phase_bytes).decode("ascii", errors="replace")
-    phase = MessageKind.named(name)
+    phase = MessageKind.find(name)
     if phase is None:
         raise MalformedMessageError("messages must name a phase that is known; they do not")
     if kind > 3 or final > 1 or sealed > 1:
@@ -444,14 +444,14 @@ def decode(data: bytes, session: bytes = bytes(SESSION_BYTES)) -> Messages:
     direction = Direction.BACKWARD if kind & 2 else Direction.FORWARD
     step = Step(number, layer, direction, bool(kind & 1), part, bool(final))
     senders, receivers = (reader.array("<i8", (count,)).astype(np.int64, copy=False) for _ in range(2))
-    found: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     for _ in range(fields):
         title, value = _field(reader, count)
-        if title in found:
+        if title in result:
             raise MalformedMessageError("fields must each have a name of their own; at least one has not")
-        found[title] = value
+        result[title] = value
     reader.end()
-    return Messages(phase, step, senders, receivers, Fields(found), 0, overhead, bool(sealed))
+    return Messages(phase, step, senders, receivers, Fields(result), 0, overhead, bool(sealed))
 
 
 def _field(reader: Reader, count: int) -> tuple[str, Array]:

@@ -20,12 +20,12 @@ _LENGTH = struct.Struct(">Q")
 _HEAD = struct.Struct(">BB")
 
 
-def packed(fields: Sequence[bytes]) -> bytes:
+def pack(fields: Sequence[bytes]) -> bytes:
     """Strings of bytes one after another, each behind its length in 8 bytes."""
     return b"".join(part for field in fields for part in (_LENGTH.pack(len(field)), field))
 
 
-def unpacked(data: bytes, count: int | None = None, *, most: int = MOST_STRINGS) -> list[bytes]:
+def unpack(data: bytes, count: int | None = None, *, most: int = MOST_STRINGS) -> list[bytes]:
     """What was packed.
 
     Args:
@@ -37,18 +37,18 @@ def unpacked(data: bytes, count: int | None = None, *, most: int = MOST_STRINGS)
         MalformedMessageError: lengths do not add up, or there are more or fewer.
     """
     fields: list[bytes] = []
-    at, most = 0, most if count is None else count
-    while at < len(data):
+    offset, most = 0, most if count is None else count
+    while offset < len(data):
         if len(fields) == most:
             raise MalformedMessageError(f"message must have {most:,} fields{'' if count else ' at most'}; found more")
-        if len(data) - at < _LENGTH.size:
+        if len(data) - offset < _LENGTH.size:
             raise MalformedMessageError("message must end with its last field; it is cut")
-        (length,) = _LENGTH.unpack_from(data, at)
-        at += _LENGTH.size
-        if length > len(data) - at:
-            raise MalformedMessageError(f"field must have the {length:,} bytes it says; found {len(data) - at:,}")
-        fields.append(data[at : at + length])
-        at += length
+        (length,) = _LENGTH.unpack_from(data, offset)
+        offset += _LENGTH.size
+        if length > len(data) - offset:
+            raise MalformedMessageError(f"field must have the {length:,} bytes it says; found {len(data) - offset:,}")
+        fields.append(data[offset : offset + length])
+        offset += length
     if count is not None and len(fields) != count:
         raise MalformedMessageError(f"message must have {count} fields; found {len(fields)}")
     return fields
@@ -80,7 +80,7 @@ def _array_from_bytes(data: bytes) -> Array:
 
 def named_to_bytes(arrays: Arrays) -> bytes:
     """Arrays by name, as a file or a state keeps them."""
-    return packed([field for name, array in arrays.items() for field in (name.encode(), array_to_bytes(array))])
+    return pack([field for name, array in arrays.items() for field in (name.encode(), array_to_bytes(array))])
 
 
 def named_from_bytes(data: bytes) -> dict[str, Array]:
@@ -89,7 +89,7 @@ def named_from_bytes(data: bytes) -> dict[str, Array]:
     Raises:
         MalformedMessageError: it is no such row, or a name is there twice.
     """
-    fields = unpacked(data)
+    fields = unpack(data)
     names = [name.decode("utf-8", errors="replace") for name in fields[::2]]
     if len(fields) % 2 or len(set(names)) != len(names):
         raise MalformedMessageError("arrays must each have a name of their own; at least one has not")

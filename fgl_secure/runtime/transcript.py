@@ -148,7 +148,7 @@ _HALF = np.uint64(32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ends:
+class Endpoints:
     """Senders and receivers of a batch of messages.
 
     Attributes:
@@ -164,15 +164,15 @@ class Ends:
     def __len__(self) -> int:
         return len(self.senders) if self.times is None else int(self.times.sum())
 
-    def laid_out(self) -> Ends:
+    def laid_out(self) -> Endpoints:
         """One entry a message, int64."""
         senders, receivers = (ends.astype(np.int64, copy=False) for ends in (self.senders, self.receivers))
         if self.times is None:
-            return self if senders is self.senders else Ends(senders, receivers)
-        return Ends(np.repeat(senders, self.times), np.repeat(receivers, self.times))
+            return self if senders is self.senders else Endpoints(senders, receivers)
+        return Endpoints(np.repeat(senders, self.times), np.repeat(receivers, self.times))
 
 
-class RepeatedEnds:
+class RepeatedEndpoints:
     """Keeps the ends of batches of which sizes alone are recorded: the same ones once, and few pairs as pairs.
 
     Schemes send between the same parties in every round, or by ways that they draw between few, and fifty rounds of a
@@ -184,9 +184,9 @@ class RepeatedEnds:
 
     def __init__(self, parties: int) -> None:
         self._parties = parties
-        self._known: dict[tuple[int, int, int], Ends] = {}
+        self._known: dict[tuple[int, int, int], Endpoints] = {}
 
-    def kept(self, senders: Ids, receivers: Ids) -> Ends:
+    def reuse(self, senders: Ids, receivers: Ids) -> Endpoints:
         """Ends with as many messages between each two parties.
 
         Those that were seen before are known again by two sums of 64 bits over a hash of each message's ends: others
@@ -197,17 +197,17 @@ class RepeatedEnds:
             receivers: int64 [m], party identifiers.
         """
         if len(senders) < SHORT:
-            return Ends(senders, receivers)
-        name = len(senders), *_hashed(senders, receivers, self._parties)
+            return Endpoints(senders, receivers)
+        name = len(senders), *_hash_pairs(senders, receivers, self._parties)
         if name not in self._known:
             apart = _pairs(senders, receivers, len(senders) // 2)
             self._known[name] = (
-                Ends(*(narrow(e, self._parties) for e in (senders, receivers))) if apart is None else apart
+                Endpoints(*(narrow(e, self._parties) for e in (senders, receivers))) if apart is None else apart
             )
         return self._known[name]
 
 
-def _pairs(senders: Ids, receivers: Ids, most_pairs: int | None = None) -> Ends | None:
+def _pairs(senders: Ids, receivers: Ids, most_pairs: int | None = None) -> Endpoints | None:
     """The pairs of ends that occur, by receiver, then sender, and how often each does; None where they are more."""
     first, lowest = int(senders.min()), int(receivers.min())
     width = int(senders.max()) - first + 1
@@ -225,11 +225,11 @@ def _pairs(senders: Ids, receivers: Ids, most_pairs: int | None = None) -> Ends 
             return None
         starts = np.flatnonzero(new)
         different, times = pairs[starts], np.diff(starts, append=len(pairs))
-    return Ends(different % width + first, different // width + lowest, times)
+    return Endpoints(different % width + first, different // width + lowest, times)
 
 
 @njit(boundscheck=False)
-def _hashed(senders: Ids, receivers: Ids, parties: int) -> Any:
+def _hash_pairs(senders: Ids, receivers: Ids, parties: int) -> Any:
     """Two sums of 64 bits over a hash of each message's ends."""
     one, other = np.uint64(0), np.uint64(0)
     for i in range(len(senders)):
@@ -266,7 +266,7 @@ class MessageBatch(_Recorded):
 
     phase: MessageKind
     step: Step
-    ends: Ends
+    ends: Endpoints
     item_bytes: int
     fields: Mapping[str, Payload] | None
     repeats: int = 1
@@ -402,9 +402,9 @@ class Transcript:
 
     def sizes(self) -> Transcript:
         """Who sent how much to whom, as a channel that records sizes alone keeps it."""
-        known = RepeatedEnds(len(self.parties))
+        known = RepeatedEndpoints(len(self.parties))
         messages = [
-            replace(batch, fields=None, ends=known.kept(batch.ends.senders, batch.ends.receivers))
+            replace(batch, fields=None, ends=known.reuse(batch.ends.senders, batch.ends.receivers))
             if batch.fields is not None
             else batch
             for batch in self.messages
@@ -430,21 +430,21 @@ class Transcript:
                 entry[1] += count * batch.repeats * batch.item_bytes
         return tuple(Traffic(*key, *entry) for key, entry in totals.items())
 
-    def _counts_by_roles(self, ends: Ends) -> list[tuple[int, int]]:
+    def _counts_by_roles(self, ends: Endpoints) -> list[tuple[int, int]]:
         pair = self.parties.role_of(ends.senders) * len(self.parties.roles) + self.parties.role_of(ends.receivers)
         counts = np.bincount(pair, weights=ends.times, minlength=len(self.parties.roles) ** 2)
         return [(int(code), int(counts[code])) for code in np.flatnonzero(counts)]
 
     def _view(self, name: str, observer_of: NDArray[np.int64], hidden: str | None = None) -> View:
-        seen: dict[int, _Seen | None] = {}  # schemes send along the same ends every round
+        seen: dict[int, _ObserverView | None] = {}  # schemes send along the same ends every round
         received = []
         for batch in self.messages:
             if id(batch.ends) not in seen:
-                seen[id(batch.ends)] = _Seen.of(batch.ends, observer_of)
+                seen[id(batch.ends)] = _ObserverView.of(batch.ends, observer_of)
             if (rows := seen[id(batch.ends)]) is not None:
-                received.append(rows.received(batch, self.batch_axes))
+                received.append(rows.received_rows(batch, self.batch_axes))
         shown = [batch for batch in self.private if batch.name != hidden]
-        private = [_owned(batch, observer_of, self.batch_axes) for batch in shown]
+        private = [_owned_rows(batch, observer_of, self.batch_axes) for batch in shown]
         return View(
             name,
             self.parties,
@@ -454,7 +454,7 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Seen:
+class _ObserverView:
     """Which rows of a batch observers have, int64 [k], and the columns of these."""
 
     rows: NDArray[np.int64]
@@ -463,7 +463,7 @@ class _Seen:
     receivers: NDArray[np.int64]
 
     @classmethod
-    def of(cls, ends: Ends, observer_of: NDArray[np.int64]) -> _Seen | None:
+    def of(cls, ends: Endpoints, observer_of: NDArray[np.int64]) -> _ObserverView | None:
         if observer_of[ends.receivers].max(initial=-1) < 0:
             return None
         ends = ends.laid_out()
@@ -477,7 +477,7 @@ class _Seen:
             column.flags.writeable = False  # batches share them
         return cls(seen, *columns)
 
-    def received(self, batch: MessageBatch, batch_axes: int) -> ReceivedRows:
+    def received_rows(self, batch: MessageBatch, batch_axes: int) -> ReceivedRows:
         """Of a batch with these ends."""
         fields = None
         if batch.fields is not None:
@@ -487,7 +487,7 @@ class _Seen:
         return ReceivedRows(batch.phase, batch.step, *columns, batch.item_bytes, fields)
 
 
-def _owned(batch: PrivateBatch, observer_of: NDArray[np.int64], batch_axes: int) -> PrivateRows:
+def _owned_rows(batch: PrivateBatch, observer_of: NDArray[np.int64], batch_axes: int) -> PrivateRows:
     observers = observer_of[batch.owners]
     seen = np.flatnonzero(observers >= 0)
     return PrivateRows(

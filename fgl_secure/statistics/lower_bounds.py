@@ -142,8 +142,8 @@ def _from_rates(
     n = len(present) - half
     hits, alarms = (int((scores[half:] >= threshold).sum()) for scores in (present, absent))
     low, high = clopper_pearson(hits, n, confidence).low, clopper_pearson(alarms, n, confidence).high
-    found = float(of_rates(np.array([low]), np.array([high]))[0])
-    bound = max(epsilon(found), 0.0)
+    result = float(of_rates(np.array([low]), np.array([high]))[0])
+    bound = max(epsilon(result), 0.0)
     return EpsilonLowerBound(method, bound, n, confidence, delta)
 
 

@@ -233,7 +233,7 @@ def clustered_proportion(
     Raises:
         InputError: for arrays of unequal length or wrong kind, or too few draws.
     """
-    return _proportion(_clustered(success, cluster, seed, draws))
+    return _proportion(_cluster_rate(success, cluster, seed, draws))
 
 
 def clustered_advantage(
@@ -255,7 +255,7 @@ def clustered_advantage(
     Raises:
         InputError: for arrays of unequal length or wrong kind, or too few draws.
     """
-    arms = (_clustered(hit[kind], cluster[kind], seed, draws) for kind in (positive, ~positive))
+    arms = (_cluster_rate(hit[kind], cluster[kind], seed, draws) for kind in (positive, ~positive))
     return _difference(*arms)
 
 
@@ -305,7 +305,7 @@ class _Rate:
     units: int
 
     @property
-    def planned(self) -> float:
+    def planned_units(self) -> float:
         """Independent units to count on before anything was measured."""
         return self.independent * self._students if self.clusters >= _FEW else self.independent
 
@@ -315,11 +315,11 @@ class _Rate:
         variance = float(self.shares.var(ddof=1)) if self.shares.size > 1 else 0.0
         if variance < 1e-24 or not 0 < self.value < 1 or self.clusters < 2:
             return self.independent
-        found = self.value * (1 - self.value) / variance * (self.clusters - 1) / self.clusters
-        found = min(found, float(self.units))
+        result = self.value * (1 - self.value) / variance * (self.clusters - 1) / self.clusters
+        result = min(result, float(self.units))
         weight = min((_FEW / self.clusters) ** 2, 1.0)
-        found = 1 / ((1 - weight) / found + weight / min(self.independent, found))
-        return found * self._students if weight < 1 else found
+        result = 1 / ((1 - weight) / result + weight / min(self.independent, result))
+        return result * self._students if weight < 1 else result
 
     @property
     def _students(self) -> float:
@@ -335,16 +335,16 @@ def _proportion(rate: _Rate) -> Proportion:
 
 
 def _difference(yes: _Rate, no: _Rate) -> Proportion:
-    found = difference(yes.value, yes.effective, no.value, no.effective)
+    result = difference(yes.value, yes.effective, no.value, no.effective)
     arms = _whole(yes), _whole(no)
-    return Proportion(found.value, found.interval, sum(arms), arms)
+    return Proportion(result.value, result.interval, sum(arms), arms)
 
 
 def _whole(rate: _Rate) -> int:
-    return max(int(rate.planned), 1) if rate.units else 0
+    return max(int(rate.planned_units), 1) if rate.units else 0
 
 
-def _clustered(success: npt.NDArray[np.bool_], cluster: npt.NDArray[np.integer], seed: int, draws: int) -> _Rate:
+def _cluster_rate(success: npt.NDArray[np.bool_], cluster: npt.NDArray[np.integer], seed: int, draws: int) -> _Rate:
     _check_units("success", success, draws)
     if cluster.shape != success.shape or cluster.dtype.kind not in "iu":
         raise InputError(

@@ -70,8 +70,8 @@ def row_echelon(matrix: NDArray[np.int64], modulus: int) -> tuple[NDArray[np.int
         below = np.flatnonzero(rows[len(pivots) :, column])
         if not len(below):
             continue
-        top, found = len(pivots), len(pivots) + int(below[0])
-        rows[[top, found]] = rows[[found, top]]
+        top, result = len(pivots), len(pivots) + int(below[0])
+        rows[[top, result]] = rows[[result, top]]
         rows[top, column:] = rows[top, column:] * pow(int(rows[top, column]), -1, modulus) % modulus
         others = np.flatnonzero(rows[:, column])
         others = others[others != top]
@@ -87,7 +87,7 @@ _LARGEST_MODULUS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs:
+class CoordinatePairs:
     """The pairs of coordinates that are looked at.
 
     Attributes:
@@ -99,7 +99,7 @@ class Pairs:
     possible: int
 
     @classmethod
-    def among(cls, positions: Sequence[int], varying: Sequence[int], most: int = MAX_PAIRS) -> Pairs:
+    def among(cls, positions: Sequence[int], varying: Sequence[int], most: int = MAX_PAIRS) -> CoordinatePairs:
         """Pairs of coordinates at the same position of two messages first: that is where a mask used twice shows.
 
         Args:
@@ -124,7 +124,7 @@ class Joins:
         relations: int64 [r, d], coefficients of linear combinations (`affine_relations`).
     """
 
-    pairs: Pairs
+    pairs: CoordinatePairs
     relations: Integers
 
     def columns(self, modulus: int) -> int:
@@ -217,7 +217,7 @@ class SampleTooSmallError(InputError):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class TestOutcome:
     """One test of the family.
 
     Attributes:
@@ -256,7 +256,7 @@ class Power:
         return cls(units_per_arm(advantage, alpha / (2 * tests), POWER), tests, alpha)
 
     @property
-    def fixed(self) -> float:
+    def detectable_bias(self) -> float:
         """Smallest advantage that a two-sided test of one bit of a view detects."""
         return smallest_detectable(self.n, self.alpha / (2 * self.tests), POWER)
 
@@ -272,12 +272,12 @@ class Power:
             raise SampleTooSmallError(
                 f"samples must number at least {needed} per arm to detect an advantage of {advantage:g} with "
                 f"probability {POWER:g} ({self.tests} tests at {self.alpha:g} together); found {self.n}, which "
-                f"detect {self.fixed:.3g}"
+                f"detect {self.detectable_bias:.3g}"
             )
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SampleComparison:
     """The family of tests on one pair of samples.
 
     Attributes:
@@ -285,26 +285,26 @@ class Comparison:
         power: what the family detects.
     """
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[TestOutcome, ...]
     power: Power
 
     @property
-    def adjusted(self) -> tuple[float, ...]:
+    def adjusted_p_values(self) -> tuple[float, ...]:
         """Holm's adjusted p-values, in the order of `outcomes`."""
         return tuple(holm(np.array([outcome.p_value for outcome in self.outcomes]), self.power.tests).tolist())
 
     @property
     def p_value(self) -> float:
         """Adjusted p-value of the family: of its strongest test."""
-        return min(self.adjusted, default=1.0)
+        return min(self.adjusted_p_values, default=1.0)
 
     @property
-    def strongest(self) -> Outcome | None:
+    def strongest(self) -> TestOutcome | None:
         """The test with the smallest p-value; None where there was nothing to look at."""
         return min(self.outcomes, key=lambda outcome: outcome.p_value, default=None)
 
     @property
-    def rejected(self) -> bool:
+    def is_rejected(self) -> bool:
         """Whether the two samples were told apart."""
         return self.p_value <= self.power.alpha
 
@@ -332,7 +332,7 @@ def compare_samples(
     alpha: float = ALPHA,
     seed: int = 0,
     decisive: float = 0.0,
-) -> Comparison:
+) -> SampleComparison:
     """Runs the whole family on two samples of equal size.
 
     Args:
@@ -354,12 +354,12 @@ def compare_samples(
         )
     outcomes = (*_single_columns(a, b, labels), *_joined_columns(a, b))
     if not a.raw.shape[1]:
-        return Comparison(outcomes, Power(len(a.raw), max(len(outcomes), 1), alpha))
-    found = Comparison(outcomes, Power(len(a.raw), len(outcomes) + 1, alpha))
-    if decisive > 0 and found.p_value <= decisive:
-        return found
+        return SampleComparison(outcomes, Power(len(a.raw), max(len(outcomes), 1), alpha))
+    comparison = SampleComparison(outcomes, Power(len(a.raw), len(outcomes) + 1, alpha))
+    if decisive > 0 and comparison.p_value <= decisive:
+        return comparison
     classified = _classifier_test(_design(a, modulus), _design(b, modulus), seed)
-    return replace(found, outcomes=(*outcomes, classified))
+    return replace(comparison, outcomes=(*outcomes, classified))
 
 
 def chi_square(a: Integers, b: Integers, buckets: int) -> tuple[float, float]:
@@ -374,7 +374,7 @@ def chi_square(a: Integers, b: Integers, buckets: int) -> tuple[float, float]:
     return statistic, float(scipy.stats.chi2.sf(statistic, counts.shape[1] - 1))
 
 
-def _classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) -> Outcome:
+def _classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) -> TestOutcome:
     """A random forest learns from the first half of both samples; its accuracy on the rest against one half."""
     from sklearn.ensemble import RandomForestClassifier  # noqa: PLC0415  # slow to import, needed for samples only
 
@@ -386,30 +386,30 @@ def _classifier_test(a: NDArray[np.float32], b: NDArray[np.float32], seed: int) 
     forest.fit(train, np.repeat([0, 1], half))
     right = forest.predict(held_out) == np.repeat([0, 1], len(a) - half)
     z = float((right.mean() - 0.5) * 2 * np.sqrt(len(held_out)))
-    return Outcome(
+    return TestOutcome(
         "held-out accuracy, in deviations,", "a random forest on all features", z, float(scipy.stats.norm.sf(z))
     )
 
 
-def _single_columns(a: _Features, b: _Features, labels: tuple[str, ...]) -> Iterator[Outcome]:
+def _single_columns(a: _Features, b: _Features, labels: tuple[str, ...]) -> Iterator[TestOutcome]:
     for label, x, y in zip(labels, a.raw.T, b.raw.T, strict=True):
-        yield from _bucketed(label, x, y)
+        yield from _bucket_tests(label, x, y)
         ks = scipy.stats.ks_2samp(x, y, method="asymp")
-        yield Outcome("Kolmogorov-Smirnov distance", label, float(ks.statistic), float(ks.pvalue))
-        yield Outcome("chi-square", f"lowest bit of {label}", *chi_square(x & 1, y & 1, 2))
-        yield Outcome("chi-square", f"upper half of {label}", *chi_square(*_levels(x, y, 2), 2))
+        yield TestOutcome("Kolmogorov-Smirnov distance", label, float(ks.statistic), float(ks.pvalue))
+        yield TestOutcome("chi-square", f"lowest bit of {label}", *chi_square(x & 1, y & 1, 2))
+        yield TestOutcome("chi-square", f"upper half of {label}", *chi_square(*_levels(x, y, 2), 2))
 
 
-def _joined_columns(a: _Features, b: _Features) -> Iterator[Outcome]:
+def _joined_columns(a: _Features, b: _Features) -> Iterator[TestOutcome]:
     for name, x, y in zip(a.joint_names, a.joint.T, b.joint.T, strict=True):
-        yield from _bucketed(name, x, y)
+        yield from _bucket_tests(name, x, y)
     for name, p, q in zip(a.equal_names, a.equal.T, b.equal.T, strict=True):
-        yield Outcome("chi-square", name, *chi_square(p.astype(np.int64), q.astype(np.int64), 2))
+        yield TestOutcome("chi-square", name, *chi_square(p.astype(np.int64), q.astype(np.int64), 2))
 
 
-def _bucketed(name: str, x: Integers, y: Integers) -> Iterator[Outcome]:
-    yield Outcome("chi-square", f"low bits of {name}", *chi_square(x % _BUCKETS, y % _BUCKETS, _BUCKETS))
-    yield Outcome("chi-square", f"high bits of {name}", *chi_square(*_levels(x, y, _BUCKETS), _BUCKETS))
+def _bucket_tests(name: str, x: Integers, y: Integers) -> Iterator[TestOutcome]:
+    yield TestOutcome("chi-square", f"low bits of {name}", *chi_square(x % _BUCKETS, y % _BUCKETS, _BUCKETS))
+    yield TestOutcome("chi-square", f"high bits of {name}", *chi_square(*_levels(x, y, _BUCKETS), _BUCKETS))
 
 
 def _levels(x: Integers, y: Integers, levels: int) -> tuple[Integers, Integers]:

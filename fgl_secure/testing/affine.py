@@ -206,13 +206,13 @@ def assert_affinely_private(
     __tracebackhide__ = True
     known = judges or Judges()
 
-    def compare(tested: Protocol, asked: Question, _sure: bool) -> Evidence:
+    def compare(tested: Protocol, question: Question, _sure: bool) -> Evidence:
         seen_by = known.of(tested)
-        distance, coins, width = seen_by.compare(asked.a, asked.b, asked.coalition)
+        distance, coins, width = seen_by.compare(question.a, question.b, question.coalition)
         return Evidence(
             "exact privacy, by row spaces",
             str(tested),
-            words(asked.coalition),
+            words(question.coalition),
             bool(distance),
             f"total variation {distance} ({float(distance):.4g}) of the joint views, affine in {coins} coins modulo "
             f"{tested.modulus}, of {width} coordinates",

@@ -17,7 +17,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PAYLOAD, Directory, Party, Phase, Private, Recording, Step, Transcript
 from fgl_secure.runtime.transcript import Incident, PrivateRows, ReceivedRows
-from fgl_secure.testing.coins import BatchCoins, CountingCoins, Draw, TapeError, Tapes, tape_count
+from fgl_secure.testing.coins import BatchCoins, CoinDraw, CountingCoins, TapeError, Tapes, tape_count
 from fgl_secure.testing.evidence import VacuousTestError
 from fgl_secure.testing.protocol import Inputs, Protocol
 from fgl_secure.typing import Integers
@@ -26,7 +26,7 @@ _OWN = "own "
 
 
 @dataclass(frozen=True, slots=True)
-class _Block:
+class _RowBlock:
     """Rows of one kind in a view, and how they lie there.
 
     Attributes:
@@ -57,7 +57,7 @@ class _Block:
         return f"{what}, {self.item_bytes} bytes" if self.item_bytes else what
 
 
-Layout = tuple[_Block, ...]
+Layout = tuple[_RowBlock, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,24 +120,24 @@ def views_of(
     for part in rows:
         if isinstance(part, ReceivedRows) and part.phase in (Phase.SEALED, Phase.MIXED):
             _require_forwarded(part, transcript.parties)
-            blocks.append(_Block(part.phase.label, part.step, _ends(part), (0,), item_bytes=part.item_bytes))
+            blocks.append(_RowBlock(part.phase.label, part.step, _ends(part), (0,), item_bytes=part.item_bytes))
             continue
         size = part.item_bytes if isinstance(part, ReceivedRows) else 0
         for content, ends, payload in _contents(part):
             shape = payload.shape[transcript.batch_axes + 1 :]
-            blocks.append(_Block(content, part.step, ends, shape, payload.dtype.str, size))
+            blocks.append(_RowBlock(content, part.step, ends, shape, payload.dtype.str, size))
             runs = count if count > 0 else payload.shape[0]
             columns.append(_as_integers(payload).reshape(runs, len(ends) * blocks[-1].width))
-    blocks += [_incident(transcript.parties, each) for each in transcript.incidents]
+    blocks += [_incident(transcript.parties, incident) for incident in transcript.incidents]
     if error is not None:
-        blocks.append(_Block(f"{type(error).__name__}: {error}", Step(0), (), (0,)))
+        blocks.append(_RowBlock(f"{type(error).__name__}: {error}", Step(0), (), (0,)))
     values = np.concatenate(columns, axis=1) if columns else np.zeros((1, 0), dtype=np.int64)
     return Views(tuple(blocks), values, error)
 
 
-def _incident(parties: Directory, incident: Incident) -> _Block:
+def _incident(parties: Directory, incident: Incident) -> _RowBlock:
     party = parties.id_of(incident.party)
-    return _Block(incident.what, incident.step, ((party, party),), (0,))
+    return _RowBlock(incident.what, incident.step, ((party, party),), (0,))
 
 
 def _require_forwarded(part: ReceivedRows, parties: Directory) -> None:
@@ -164,12 +164,12 @@ class Frame:
     @classmethod
     def of(cls, views: Iterable[Views]) -> Frame:
         """The frame of some views: layouts by width, so that their numbers are in an order that says something."""
-        seen = {each.layout: each.values.shape[1] for each in views}
+        seen = {view.layout: view.values.shape[1] for view in views}
         order = sorted(seen, key=lambda layout: (seen[layout], len(layout)))
         return cls({layout: number for number, layout in enumerate(order)}, max(seen.values()))
 
     @property
-    def numbered(self) -> bool:
+    def has_layout_column(self) -> bool:
         """Whether the number of the layout is a column."""
         return len(self.layouts) > 1
 
@@ -181,7 +181,7 @@ class Frame:
 LAYOUT = "number, order, types and lengths of the messages, incidents and errors"
 
 
-def aligned(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: Frame | None = None) -> Aligned:
+def align_views(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: Frame | None = None) -> Aligned:
     """Puts the views of two arms over the same columns.
 
     Where layouts differ between runs, the number of the layout becomes the first column: whoever sees a view sees
@@ -196,14 +196,14 @@ def aligned(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: F
     Raises:
         Exception: what all runs of both arms ended with: a protocol that never runs shows nothing.
     """
-    if all(each.error is not None for each in (*a, *b)):
+    if all(item.error is not None for item in (*a, *b)):
         raise a[0].error or InputError("runs must end")
     frame = Frame.of([*a, *b]) if frame is None else frame
     numbers = [frame.number(views.layout) for views in (*a, *b)]
-    if not frame.numbered:
+    if not frame.has_layout_column:
         labels, positions = _describe(next(iter(frame.layouts)), parties)
         return Aligned(_stack(a), _stack(b), labels, positions)
-    numbered = [_numbered(views, at, frame.width) for views, at in zip((*a, *b), numbers, strict=True)]
+    numbered = [_add_layout_column(views, index, frame.width) for views, index in zip((*a, *b), numbers, strict=True)]
     labels = (LAYOUT, *(f"coordinate {j}" for j in range(frame.width)))
     first, other = list(frame.layouts)[:2]
     note = f"views differ in layout: {first_difference(first, other)}"
@@ -212,9 +212,9 @@ def aligned(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: F
 
 def first_difference(some: Sequence[object], others: Sequence[object]) -> str:
     """Where two layouts or traces part, in words."""
-    at = next((i for i, (x, y) in enumerate(zip(some, others, strict=False)) if x != y), min(len(some), len(others)))
-    here, there = (str(each[at]) if at < len(each) else "no further message" for each in (some, others))
-    return f"first difference, batch {at}: {here} against {there}"
+    index = next((i for i, (x, y) in enumerate(zip(some, others, strict=False)) if x != y), min(len(some), len(others)))
+    here, there = (str(item[index]) if index < len(item) else "no further message" for item in (some, others))
+    return f"first difference, batch {index}: {here} against {there}"
 
 
 def _contents(
@@ -247,7 +247,7 @@ def _stack(views: Sequence[Views]) -> Integers:
     return np.concatenate([part.values for part in views])
 
 
-def _numbered(views: Views, number: int, width: int) -> Views:
+def _add_layout_column(views: Views, number: int, width: int) -> Views:
     values = views.values[:, :width]
     values = np.pad(values, ((0, 0), (1, width - values.shape[1])))
     values[:, 0] = number
@@ -265,7 +265,7 @@ def _describe(layout: Layout, parties: Directory) -> tuple[tuple[str, ...], tupl
     return tuple(labels), tuple(positions)
 
 
-def _whereabouts(block: _Block, ends: tuple[int, int], parties: Directory) -> str:
+def _whereabouts(block: _RowBlock, ends: tuple[int, int], parties: Directory) -> str:
     if block.content.startswith(_OWN):
         return str(party_at(parties, ends[0]))
     layer = f" layer {block.step.layer}" if block.step.layer >= 0 else ""
@@ -299,7 +299,7 @@ class Arm:
     coalition: tuple[Party, ...]
     kinds: tuple[Private, ...] = (Private.INPUT, Private.COINS)
 
-    def draws(self) -> tuple[Draw, ...]:
+    def draws(self) -> tuple[CoinDraw, ...]:
         """The coins that one run draws, found by a dry run on coins that are all zero."""
         coins = CountingCoins((1,) if self.protocol.batched else ())
         self.protocol.run_once(self.inputs, coins, Recording())
@@ -331,7 +331,7 @@ class Arm:
 
     def _on(self, tapes: Tapes) -> Views:
         views = self._view(tapes)
-        if not tapes.exhausted:
+        if not tapes.is_exhausted:
             raise TapeError("draws must not depend on the values of earlier coins; found a run that drew fewer")
         return views
 

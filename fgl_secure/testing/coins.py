@@ -14,7 +14,7 @@ from fgl_secure.typing import Integers
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class CoinDraw:
     """One draw of a run: `count` coins, each uniform below `modulus`."""
 
     modulus: int
@@ -32,7 +32,7 @@ class CountingCoins(Coins):
 
     def __init__(self, batch_shape: tuple[int, ...] = ()) -> None:
         self._batch_shape = batch_shape
-        self.draws: list[Draw] = []
+        self.draws: list[CoinDraw] = []
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -41,7 +41,7 @@ class CountingCoins(Coins):
 
     def uniform(self, modulus: int, shape: tuple[int, ...]) -> Integers:
         """Zeros int64 [*batch_shape, *shape]."""
-        self.draws.append(Draw(modulus, math.prod(shape)))
+        self.draws.append(CoinDraw(modulus, math.prod(shape)))
         return np.zeros((*self._batch_shape, *shape), dtype=np.int64)
 
 
@@ -75,7 +75,7 @@ class BatchCoins(Coins):
         return self._source.uniform(modulus, (self._size, *shape))
 
 
-def tape_count(draws: Sequence[Draw]) -> int:
+def tape_count(draws: Sequence[CoinDraw]) -> int:
     """How many coin tapes a run with these draws has."""
     return math.prod(draw.modulus**draw.count for draw in draws)
 
@@ -97,7 +97,7 @@ class Tapes(Coins):
 
     __slots__ = ("_draws", "_next", "_stride", "_tapes")
 
-    def __init__(self, draws: Sequence[Draw], tape: int | None = None) -> None:
+    def __init__(self, draws: Sequence[CoinDraw], tape: int | None = None) -> None:
         total = tape_count(draws)
         if total > MAX_TAPES:
             raise InputError(
@@ -113,14 +113,14 @@ class Tapes(Coins):
         return self._tapes.shape
 
     @property
-    def exhausted(self) -> bool:
+    def is_exhausted(self) -> bool:
         """Whether every draw of the tapes has been taken."""
         return self._next == len(self._draws)
 
     def uniform(self, modulus: int, shape: tuple[int, ...]) -> Integers:
         """Draws int64 [*batch_shape, *shape]: the next coins of every tape."""
-        asked = Draw(modulus, math.prod(shape))
-        if self.exhausted or self._draws[self._next] != asked:
+        asked = CoinDraw(modulus, math.prod(shape))
+        if self.is_exhausted or self._draws[self._next] != asked:
             raise TapeError(
                 "draws must not depend on the values of earlier coins, or tapes are not equally likely; draw "
                 f"{self._next} asks for {asked.count} coins below {asked.modulus}, as no dry run did"
@@ -132,5 +132,5 @@ class Tapes(Coins):
         return np.asarray(digits.reshape((*self.batch_shape, *shape)), dtype=np.int64)
 
 
-def _factors(draws: Sequence[Draw]) -> str:
+def _factors(draws: Sequence[CoinDraw]) -> str:
     return " * ".join(f"{draw.modulus}^{draw.count}" for draw in draws)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fgl_secure.runtime import Party
 from fgl_secure.statistics.exact import ExactComparison, compare_exactly
-from fgl_secure.testing.arms import Aligned, Arm, aligned
+from fgl_secure.testing.arms import Aligned, Arm, align_views
 from fgl_secure.testing.evidence import Evidence, PrivacyTestWarning
 from fgl_secure.testing.protocol import Protocol, Question, words
 from fgl_secure.testing.vacuous import judge_question, require_twin
@@ -47,8 +47,8 @@ def assert_exactly_private(
     """
     __tracebackhide__ = True
 
-    def compare(tested: Protocol, asked: Question, _sure: bool) -> Evidence:
-        a, b = (Arm(tested, values, asked.coalition) for values in (asked.a, asked.b))
+    def compare(tested: Protocol, question: Question, _sure: bool) -> Evidence:
+        a, b = (Arm(tested, values, question.coalition) for values in (question.a, question.b))
         return exact_evidence("exact privacy", a, b, ("inputs_a", "inputs_b"))
 
     require_twin(protocol, broken_twin)
@@ -58,37 +58,37 @@ def assert_exactly_private(
 
 def exact_evidence(check: str, a: Arm, b: Arm, names: tuple[str, str]) -> Evidence:
     """Compares two arms over all of their tapes; warns where the first has one alone and nothing is found."""
-    views = aligned(a.on_all_tapes(), b.on_all_tapes(), a.protocol.parties)
-    found = compare_exactly(views.a, views.b)
-    if found.equal and found.tapes_a == 1 and views.labels:
+    views = align_views(a.on_all_tapes(), b.on_all_tapes(), a.protocol.parties)
+    result = compare_exactly(views.a, views.b)
+    if result.equal and result.tapes_a == 1 and views.labels:
         warnings.warn(
             f"protocol must draw its coins from the channel to be enumerated; found one coin tape of {a.protocol}, so "
             "that two single views were compared",
             PrivacyTestWarning,
             stacklevel=2,
         )
-    tapes = str(found.tapes_a) if found.tapes_a == found.tapes_b else f"{found.tapes_a} and {found.tapes_b}"
-    distance = found.total_variation
+    tapes = str(result.tapes_a) if result.tapes_a == result.tapes_b else f"{result.tapes_a} and {result.tapes_b}"
+    distance = result.total_variation
     return Evidence(
         check,
         str(a.protocol),
         words(a.coalition),
-        not found.equal,
+        not result.equal,
         f"total variation {distance} ({float(distance):.4g}) of the joint views over {tapes} coin tapes, "
-        f"{found.distinct} different views of {views.a.shape[1]} coordinates",
+        f"{result.distinct} different views of {views.a.shape[1]} coordinates",
         "any: all coin tapes are counted",
         0.0,
-        (*_witness(found, views, names), *([views.note] if views.note else [])),
+        (*_witness(result, views, names), *([views.note] if views.note else [])),
     )
 
 
-def _witness(found: ExactComparison, views: Aligned, names: tuple[str, str]) -> tuple[str, ...]:
-    if found.witness is None:
+def _witness(exact_comparison: ExactComparison, views: Aligned, names: tuple[str, str]) -> tuple[str, ...]:
+    if exact_comparison.witness is None:
         return ()
-    pairs = list(zip(views.labels, found.witness.view, strict=True))
+    pairs = list(zip(views.labels, exact_comparison.witness.view, strict=True))
     seen = ", ".join(f"{label} = {value}" for label, value in pairs[:_SHOWN])
     seen += f" and {len(pairs) - _SHOWN} more coordinates" if len(pairs) > _SHOWN else ""
     return (
-        f"for example, {names[0]} shows this view on {found.witness.count_a} tapes and {names[1]} on "
-        f"{found.witness.count_b}: {seen}",
+        f"for example, {names[0]} shows this view on {exact_comparison.witness.count_a} tapes and {names[1]} on "
+        f"{exact_comparison.witness.count_b}: {seen}",
     )

@@ -41,7 +41,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Prints what each check found and the smallest advantage that it detects."""
-    reports = [report for found in terminalreporter.stats.values() for report in found]
+    reports = [report for result in terminalreporter.stats.values() for report in result]
     lines = [
         (report.nodeid, line)
         for report in reports

@@ -21,17 +21,17 @@ from fgl_secure.statistics.statistical import (
     MAX_PAIRS,
     POWER,
     SPARE,
-    Comparison,
+    CoordinatePairs,
     Joins,
-    Pairs,
     Power,
+    SampleComparison,
     affine_relations,
     compare_samples,
     family_size,
     features_of,
     has_ratios,
 )
-from fgl_secure.testing.arms import Aligned, Arm, Frame, Views, aligned
+from fgl_secure.testing.arms import Aligned, Arm, Frame, Views, align_views
 from fgl_secure.testing.coins import tape_count
 from fgl_secure.testing.evidence import CURRENT, Evidence, NotSimulatableError
 from fgl_secure.testing.exactly import exact_evidence
@@ -85,8 +85,8 @@ def assert_statistically_private(
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
     plan = _Plan(advantage, alpha, samples, seed, pairs).with_settings()
 
-    def compare(tested: Protocol, asked: Question, sure: bool) -> Evidence:
-        a, b = (Arm(tested, values, asked.coalition) for values in (asked.a, asked.b))
+    def compare(tested: Protocol, question: Question, sure: bool) -> Evidence:
+        a, b = (Arm(tested, values, question.coalition) for values in (question.a, question.b))
         return _Contest("statistical privacy", a, b, plan).evidence(decisive=alpha**2 if sure else 0.0)
 
     return judge_question(compare, protocol, broken_twin, question, waived)
@@ -208,11 +208,11 @@ class _Plan:
 
     def coins(self, *purpose: str) -> Coins:
         """Independent coins for each purpose."""
-        return SystemCoins() if self.seed is None else SimulationCoins(_derived(self.seed, *purpose))
+        return SystemCoins() if self.seed is None else SimulationCoins(_derive_seed(self.seed, *purpose))
 
     def classifier_seed(self, run: str) -> int:
         """Seed of the classifier."""
-        return secrets.randbits(32) if self.seed is None else _derived(self.seed, run, "classifier")
+        return secrets.randbits(32) if self.seed is None else _derive_seed(self.seed, run, "classifier")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -237,29 +237,29 @@ class _Contest:
         Args:
             decisive: an adjusted p-value up to which a rejection is sure: it needs no second one, and no classifier.
         """
-        found = self._attempt("", None, decisive)
-        if isinstance(found, Frame):  # a layout that the pilot had not seen: number them all, on fresh coins
-            found = self._attempt("again, ", found, decisive)
-        if isinstance(found, Frame):
+        result = self._attempt("", None, decisive)
+        if isinstance(result, Frame):  # a layout that the pilot had not seen: number them all, on fresh coins
+            result = self._attempt("again, ", result, decisive)
+        if isinstance(result, Frame):
             raise AssertionError("layouts must be numbered once they are known to differ")
-        return found
+        return result
 
     def _attempt(self, purpose: str, frame: Frame | None, decisive: float) -> Evidence | Frame:
-        samples = self._sampled(purpose + "pilot", _PILOT)
+        samples = self._sample(purpose + "pilot", _PILOT)
         frame = Frame.of((*samples[0], *samples[1])) if frame is None else frame
-        numbered = frame.numbered
-        pilot = aligned(*samples, self.a.protocol.parties, frame)
+        numbered = frame.has_layout_column
+        pilot = align_views(*samples, self.a.protocol.parties, frame)
         joins = self._joins(pilot)
         power = self.plan.power(family_size(len(pilot.labels), joins, self.a.protocol.modulus))
-        runs: list[Comparison] = []
+        runs: list[SampleComparison] = []
         for name, size in (("first run", power.n), ("second run", _RERUN * power.n)):
-            sampled = self._sampled(purpose + name, size)
-            views = aligned(*sampled, self.a.protocol.parties, frame)
-            if frame.numbered != numbered:
+            sampled = self._sample(purpose + name, size)
+            views = align_views(*sampled, self.a.protocol.parties, frame)
+            if frame.has_layout_column != numbered:
                 return Frame.of((*sampled[0], *sampled[1]))
-            runs.append(self._compared(views, joins, purpose + name, decisive))
+            runs.append(self._compare(views, joins, purpose + name, decisive))
             words = "first run rejected" if len(runs) == 1 else name
-            if not runs[0].rejected or runs[0].p_value <= decisive:
+            if not runs[0].is_rejected or runs[0].p_value <= decisive:
                 break
             _LOG.warning("%s, %s: %s: %s", self.check, self.a.protocol, words, _words(runs[-1]))
         return self._evidence(runs, joins, pilot.note)
@@ -268,23 +268,23 @@ class _Contest:
         """What to look at together, from samples that are used for nothing else."""
         modulus = self.a.protocol.modulus
         varying = np.flatnonzero((np.concatenate([pilot.a, pilot.b]) != pilot.a[0]).any(axis=0))
-        pairs = Pairs.among(pilot.positions, varying.tolist(), self.plan.pairs)
+        pairs = CoordinatePairs.among(pilot.positions, varying.tolist(), self.plan.pairs)
         relations = np.zeros((0, len(pilot.labels)), dtype=np.int64)
         if has_ratios(modulus) and pilot.labels:
-            found = [affine_relations(arm, modulus) for arm in (pilot.a, pilot.b)]
-            relations = np.unique(np.concatenate(found), axis=0)
+            result = [affine_relations(arm, modulus) for arm in (pilot.a, pilot.b)]
+            relations = np.unique(np.concatenate(result), axis=0)
         return Joins(pairs, relations)
 
-    def _compared(self, views: Aligned, joins: Joins, name: str, decisive: float) -> Comparison:
+    def _compare(self, views: Aligned, joins: Joins, name: str, decisive: float) -> SampleComparison:
         modulus = self.a.protocol.modulus
         a, b = (features_of(sample, modulus, joins, views.labels) for sample in (views.a, views.b))
         seed = self.plan.classifier_seed(name)
         return compare_samples(a, b, modulus, views.labels, alpha=self.plan.alpha, seed=seed, decisive=decisive)
 
-    def _sampled(self, name: str, size: int) -> tuple[list[Views], list[Views]]:
+    def _sample(self, name: str, size: int) -> tuple[list[Views], list[Views]]:
         return self.a.sample(size, self.plan.coins(name, "a")), self.b.sample(size, self.plan.coins(name, "b"))
 
-    def _evidence(self, runs: list[Comparison], joins: Joins, note: str) -> Evidence:
+    def _evidence(self, runs: list[SampleComparison], joins: Joins, note: str) -> Evidence:
         power, last = runs[0].power, runs[-1]
         labels = ("first run", f"fresh run on {_RERUN} times the sample")
         notes = [f"{label}: {_words(run)}" for label, run in zip(labels, runs, strict=False)] if len(runs) > 1 else []
@@ -293,22 +293,22 @@ class _Contest:
             self.check,
             str(self.a.protocol),
             words(self.a.coalition),
-            last.rejected,
+            last.is_rejected,
             _words(last),
-            f"{power.fixed:.3g} in one bit of the view, {power.classifier:.3g} by the classifier, with probability "
+            f"{power.detectable_bias:.3g} in one bit of the view, {power.classifier:.3g} by the classifier, with probability "
             f"{POWER:g} at level {power.alpha:g} over {power.tests} tests, {power.n} samples per arm, "
             f"{len(pairs.chosen)} of {pairs.possible} pairs and {len(joins.relations)} linear relations of coordinates",
-            power.fixed,
+            power.detectable_bias,
             (*notes, *([note] if note else [])),
         )
 
 
-def _words(run: Comparison) -> str:
+def _words(run: SampleComparison) -> str:
     if run.strongest is None:
         return "an empty view"
     return f"{run.strongest}, adjusted p-value {run.p_value:.3g}"
 
 
-def _derived(seed: int, *purpose: str) -> int:
+def _derive_seed(seed: int, *purpose: str) -> int:
     text = "|".join([str(seed), *purpose])
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8])

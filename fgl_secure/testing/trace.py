@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Recording
-from fgl_secure.statistics.statistical import POWER, Comparison, Outcome, Power, chi_square
+from fgl_secure.statistics.statistical import POWER, Power, SampleComparison, TestOutcome, chi_square
 from fgl_secure.testing.arms import Trace, first_difference, trace_of
 from fgl_secure.testing.coins import BatchCoins
 from fgl_secure.testing.evidence import Evidence, TraceDiffersError
@@ -74,7 +74,7 @@ def assert_same_trace(
 def _evidence(protocol: Protocol, a: Inputs, b: Inputs, runs: int, advantage: float) -> Evidence:
     here, there = ([_trace(protocol, inputs) for _ in range(runs)] for inputs in (a, b))
     if max(len(set(here)), len(set(there))) > 1:
-        return _distributed(protocol, a, b, advantage)
+        return _compare_distributions(protocol, a, b, advantage)
     first, other = here[0], there[0]
     sent = sum(len(entry.senders) for entry in first)
     return Evidence(
@@ -89,35 +89,35 @@ def _evidence(protocol: Protocol, a: Inputs, b: Inputs, runs: int, advantage: fl
     )
 
 
-def _distributed(protocol: Protocol, a: Inputs, b: Inputs, advantage: float) -> Evidence:
+def _compare_distributions(protocol: Protocol, a: Inputs, b: Inputs, advantage: float) -> Evidence:
     """Compares the distributions of traces that depend on coins."""
     power = Power.for_advantage(advantage, _TESTS)
-    found = [_comparison(protocol, a, b, power)]
-    if found[0].rejected:
-        found.append(_comparison(protocol, a, b, Power(4 * power.n, _TESTS)))
-    last = found[-1]
+    result = [_comparison(protocol, a, b, power)]
+    if result[0].is_rejected:
+        result.append(_comparison(protocol, a, b, Power(4 * power.n, _TESTS)))
+    last = result[-1]
     return Evidence(
         "same distribution of traces",
         str(protocol),
         _OBSERVER,
-        last.rejected,
+        last.is_rejected,
         f"{last.strongest}, adjusted p-value {last.p_value:.3g}",
-        f"{power.fixed:.3g} in one bit of the trace, with probability {POWER:g} at level {power.alpha:g} over {_TESTS} "
+        f"{power.detectable_bias:.3g} in one bit of the trace, with probability {POWER:g} at level {power.alpha:g} over {_TESTS} "
         f"tests, {power.n} runs of each input",
-        power.fixed,
-        tuple(f"{each.strongest}, adjusted p-value {each.p_value:.3g}" for each in found if len(found) > 1),
+        power.detectable_bias,
+        tuple(f"{item.strongest}, adjusted p-value {item.p_value:.3g}" for item in result if len(result) > 1),
     )
 
 
-def _comparison(protocol: Protocol, a: Inputs, b: Inputs, power: Power) -> Comparison:
+def _comparison(protocol: Protocol, a: Inputs, b: Inputs, power: Power) -> SampleComparison:
     here, there = ([_trace(protocol, inputs) for _ in range(power.n)] for inputs in (a, b))
     numbers: dict[Trace, int] = {}
-    x, y = (np.array([numbers.setdefault(trace, len(numbers)) for trace in each]) for each in (here, there))
-    outcomes = [Outcome("chi-square", "which trace", *chi_square(x, y, len(numbers)))]
+    x, y = (np.array([numbers.setdefault(trace, len(numbers)) for trace in item]) for item in (here, there))
+    outcomes = [TestOutcome("chi-square", "which trace", *chi_square(x, y, len(numbers)))]
     for name, size in (("number of messages", _messages), ("bytes of messages", _bytes)):
         ks = scipy.stats.ks_2samp([size(trace) for trace in here], [size(trace) for trace in there], method="asymp")
-        outcomes.append(Outcome("Kolmogorov-Smirnov distance", name, float(ks.statistic), float(ks.pvalue)))
-    return Comparison(tuple(outcomes), power)
+        outcomes.append(TestOutcome("Kolmogorov-Smirnov distance", name, float(ks.statistic), float(ks.pvalue)))
+    return SampleComparison(tuple(outcomes), power)
 
 
 def _messages(trace: Trace) -> int:

@@ -60,20 +60,20 @@ class Rehearsals:
     def runs(self, protocol: Protocol, inputs: Inputs) -> list[Transcript]:
         """A few runs, everything of which is recorded."""
         seeds = 1 if protocol.batched else _RUNS
-        return self._recorded(protocol, inputs, Recording.everything(), seeds, _TAPES)
+        return self._record(protocol, inputs, Recording.everything(), seeds, _TAPES)
 
     def traces(self, protocol: Protocol, inputs: Inputs, runs: int) -> set[Trace]:
         """What the network sees of some runs."""
-        return {trace_of(run) for run in self._recorded(protocol, inputs, Recording(), runs, 1)}
+        return {trace_of(run) for run in self._record(protocol, inputs, Recording(), runs, 1)}
 
-    def _recorded(
+    def _record(
         self, protocol: Protocol, inputs: Inputs, recording: Recording, seeds: int, tapes: int
     ) -> list[Transcript]:
         key = (protocol, inputs.dtype.str, inputs.shape, inputs.tobytes(), seeds, tapes)
         if key not in self._made:
             coins: list[Coins] = [SimulationCoins(seed) for seed in range(seeds)]
-            coins = [BatchCoins(each, tapes) for each in coins] if protocol.batched else coins
-            self._made[key] = [protocol.run_once(inputs, each, recording)[0] for each in coins]
+            coins = [BatchCoins(item, tapes) for item in coins] if protocol.batched else coins
+            self._made[key] = [protocol.run_once(inputs, item, recording)[0] for item in coins]
         return self._made[key]
 
 
@@ -104,7 +104,7 @@ class Probe:
     def require_sound(self, waivers: Waivers) -> None:
         """Refuses a protocol that sends nothing, or nothing to the coalition, or reads no inputs; and equal values."""
         runs = {name: self.rehearsals.runs(self.protocol, values) for name, values in self.inputs.items()}
-        every = [run for each in runs.values() for run in each]
+        every = [run for item in runs.values() for run in item]
         if not any(run.message_count for run in every):
             raise VacuousTestError(f"protocol must send messages; found none in {len(every)} runs of {self.protocol}")
         if self.coalition and not any(views_of(run, self.coalition, ()).values.shape[1] for run in every):
@@ -121,7 +121,7 @@ class Probe:
         values, traces = next(iter(self.inputs.values())), self.rehearsals.traces
         if "trace" in waivers or traces(self.protocol, values, 1) == traces(twin, values, 1):
             return
-        own, others = (traces(each, values, _TRACES) for each in (self.protocol, twin))
+        own, others = (traces(item, values, _TRACES) for item in (self.protocol, twin))
         if own.isdisjoint(others):
             raise VacuousTestError(
                 "broken_twin must send messages of the protocol's number, order, ends and sizes, so that its flaw is "
@@ -140,35 +140,35 @@ class Probe:
             party
             for values in self.inputs.values()
             for run in self.rehearsals.runs(self.protocol, values)
-            for batch in (*(each.receivers for each in run.messages), *(each.owners for each in run.private))
+            for batch in (*(item.receivers for item in run.messages), *(item.owners for item in run.private))
             for party in np.unique(batch).tolist()
         }
-        parties = [self.protocol.parties.party_of(each) for each in sorted(seeing)]
+        parties = [self.protocol.parties.party_of(item) for item in sorted(seeing)]
         roles = {member.role for member in self.coalition}
-        for party in sorted(parties, key=lambda each: each.role not in roles):
+        for party in sorted(parties, key=lambda item: item.role not in roles):
             if party not in self.coalition and not differing[self.protocol.rows_of([party])].any():
                 yield party
 
     def _require_unequal(self, runs: list[Transcript]) -> None:
         senders = {party for run in runs for batch in run.messages for party in np.unique(batch.senders).tolist()}
-        sends = self.protocol.rows_of([self.protocol.parties.party_of(each) for each in sorted(senders)])
+        sends = self.protocol.rows_of([self.protocol.parties.party_of(item) for item in sorted(senders)])
         honest = sends & ~self.protocol.rows_of(self.coalition)
-        values = [each[honest] for each in self.inputs.values()]
-        if all(each.size > 1 and (each == each.reshape(-1)[0]).all() for each in values):
-            found = " and ".join(str(each.reshape(-1)[0]) for each in values)
+        values = [item[honest] for item in self.inputs.values()]
+        if all(item.size > 1 and (item == item.reshape(-1)[0]).all() for item in values):
+            result = " and ".join(str(item.reshape(-1)[0]) for item in values)
             raise VacuousTestError(
                 f"{' and '.join(self.inputs)} must hold different values of those who send, or what cancels between "
-                f"equal values stays unseen; found {found} everywhere: take different ones, or waive the rule 'values' "
+                f"equal values stays unseen; found {result} everywhere: take different ones, or waive the rule 'values' "
                 "with a reason"
             )
 
     def _require_read(self, runs: list[Transcript]) -> None:
         """Two inputs give two transcripts on the same coins, or nobody could ever tell them apart."""
         first, *others = self.inputs.values()
-        others = others or list(_moved(self.protocol, first, self.coalition))
+        others = others or list(_changed_inputs(self.protocol, first, self.coalition))
         if others and all(_same(runs, self.rehearsals.runs(self.protocol, other)) for other in others):
             moduli = sorted({draw.modulus for draw in self._draws()}, reverse=True)
-            modulus = next((each for each in moduli if each > 1 and self._equal_modulo(each)), None)
+            modulus = next((item for item in moduli if item > 1 and self._equal_modulo(item)), None)
             why = f": they are equal modulo {modulus}" if modulus else ": it reads none of them"
             raise VacuousTestError(
                 f"protocol must depend on its inputs; found no message of {self.protocol} that differs between two "
@@ -182,7 +182,7 @@ class Probe:
 
     def _equal_modulo(self, modulus: int) -> bool:
         values = list(self.inputs.values())
-        if len(values) != 2 or any(each.dtype.kind not in "iu" for each in values):
+        if len(values) != 2 or any(item.dtype.kind not in "iu" for item in values):
             return False
         return bool((values[0] % modulus == values[1] % modulus).all())
 
@@ -323,9 +323,9 @@ def _require_maximal(probe: Probe, sees: Callable[[Party], bool]) -> None:
 def require_leakage(allowed: object, inputs: Inputs, own: NDArray[np.bool_]) -> None:
     """Refuses leakage that hands over every honest row as it is."""
     honest = inputs[~own]
-    for found in _arrays(allowed):
+    for array in _arrays(allowed):
         for rows in (inputs, honest):
-            if rows.size and found.size == rows.size and np.array_equal(found.reshape(-1), rows.reshape(-1)):
+            if rows.size and array.size == rows.size and np.array_equal(array.reshape(-1), rows.reshape(-1)):
                 raise VacuousTestError(
                     "leakage must keep something of the inputs from the simulator; found a function that returns them "
                     "as they are, from which any view can be made up"
@@ -338,11 +338,11 @@ def _arrays(value: object) -> Iterator[NDArray[Any]]:
         yield from _arrays(list(value.values()))
         return
     if is_dataclass(value) and not isinstance(value, type):
-        yield from _arrays([getattr(value, each.name) for each in fields(value)])
+        yield from _arrays([getattr(value, item.name) for item in fields(value)])
         return
     if isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _arrays(each)
+        for item in value:
+            yield from _arrays(item)
     try:
         array = np.asarray(value)
     except ValueError:  # rows of different length
@@ -351,7 +351,7 @@ def _arrays(value: object) -> Iterator[NDArray[Any]]:
         yield array
 
 
-def _moved(protocol: Protocol, inputs: Inputs, coalition: tuple[Party, ...]) -> Iterator[Inputs]:
+def _changed_inputs(protocol: Protocol, inputs: Inputs, coalition: tuple[Party, ...]) -> Iterator[Inputs]:
     """Other inputs of the honest that a protocol for these inputs should take."""
     honest = ~protocol.rows_of(coalition)
     for rows in (np.roll(inputs[honest], 1, axis=0), np.zeros_like(inputs[honest])):

@@ -11,13 +11,13 @@ from torch.nn import functional
 
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.loop import counts_of
 from fgl_secure.training.node_models import NodeModel, Surroundings
 from fgl_secure.training.optimisers import SGD, Adam
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind
 from fgl_secure.training.presets import AveragedPreset
-from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.typing import Array, Ids
 
@@ -56,7 +56,7 @@ class Learner:
     """
 
     def __init__(
-        self, talk: Collectives, model: NodeModel, local: LocalSteps, dropout: Dropout, device: torch.device
+        self, talk: Collectives, model: NodeModel, local: LocalSteps, dropout: CoinDropout, device: torch.device
     ) -> None:
         silo = talk.silo
         self._talk, self.model, self._local, self._dropout = talk, model.to(device), local, dropout
@@ -65,7 +65,7 @@ class Learner:
         self._labels = torch.from_numpy(silo.labels[silo.train]).to(device)
 
     @property
-    def labelled(self) -> int:
+    def training_nodes(self) -> int:
         """The client's training nodes."""
         return len(self._training)
 
@@ -77,9 +77,9 @@ class Learner:
         if not self._local.keep_moments:
             self._optimiser = self._fresh()
         self.model.train()
-        losses = [self._one_step(graph) for _ in range(self._local.steps if self.labelled else 0)]
-        weight = self.labelled / self._talk.silo.facts.nodes
-        shared = self.model.shared
+        losses = [self._one_step(graph) for _ in range(self._local.steps if self.training_nodes else 0)]
+        weight = self.training_nodes / self._talk.silo.facts.nodes
+        shared = self.model.shared_parameters
         row = np.append(weight * flat(shared), weight)
         parts = [parameter.numel() for parameter in shared]
         sums, _ = self._talk.server(row, grid=self._talk.grid(FRACTION_BITS), parts=parts)
@@ -98,8 +98,8 @@ class Learner:
         self.model.eval()
         with torch.no_grad():
             scores = self.model(graph, self._dropout)[: len(self._talk.silo.nodes)]
-        found: Ids = scores.argmax(dim=1).cpu().numpy()
-        return found
+        result: Ids = scores.argmax(dim=1).cpu().numpy()
+        return result
 
     def _fresh(self) -> torch.optim.Optimizer:
         kind = SGD if self._local.descent else Adam
@@ -111,7 +111,7 @@ class Learner:
 
     def state(self) -> dict[str, Array]:
         """Parameters, what Adam remembers, and where dropout's coins are."""
-        moments = under("optimiser", remembered(self._optimiser))
+        moments = under("optimiser", optimiser_state(self._optimiser))
         return {"theta": flat(self._parameters), "coins": self._dropout.position, **moments}
 
     def restore(self, state: Arrays) -> None:
@@ -121,7 +121,7 @@ class Learner:
         self._dropout.position = state["coins"]
 
 
-class Averaged(Rounds):
+class AveragedRounds(TrainingRounds):
     """One client's part in training a model on its own graph; models are scored before each round and after the last.
 
     Args:
@@ -146,7 +146,7 @@ class Averaged(Rounds):
         local = LocalSteps(
             preset.learning_rate, preset.weight_decay, preset.keep_moments, preset.local_steps, preset.descent
         )
-        dropout = Dropout(preset.dropout, seed + APART * (1 + self.silo.silo))
+        dropout = CoinDropout(preset.dropout, seed + APART * (1 + self.silo.silo))
         self.learner = Learner(talk, model, local, dropout, self.device)
         self._graph: Surroundings | None = None
 
@@ -164,7 +164,7 @@ class Averaged(Rounds):
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """Scores the model, takes steps, and takes over the mean."""
         own = counts_of(self.silo, self.learner.classes(self.graph))
-        return self.figures(own, self.learner.step(self.graph), self.learner.labelled)
+        return self.figures(own, self.learner.step(self.graph), self.learner.training_nodes)
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Scores the model as it is."""

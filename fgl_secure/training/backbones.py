@@ -97,7 +97,7 @@ class MessageLayer(nn.Module, ABC):
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """What a source multiplies its row with, float [n, 1]."""
 
-    def kept(self, h: torch.Tensor) -> torch.Tensor:
+    def local_state(self, h: torch.Tensor) -> torch.Tensor:
         """What a device makes its message of, and keeps until the sum is there: its row h [n, d_in], or more of it."""
         return h
 
@@ -124,15 +124,15 @@ def _as_linear(d_in: int, *shape: int) -> nn.Parameter:
     return nn.Parameter(nn.init.uniform_(torch.empty(shape), -(d_in**-0.5), d_in**-0.5))
 
 
-class _Convolution(MessageLayer):
+class _ProjectionLayer(MessageLayer):
     """A layer of one weight, of which a device keeps its projected row: one product serves the message and itself."""
 
     def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.weight = self.started(d_in, d_out)
+        self.weight = self.initial_weight(d_in, d_out)
         self.bias = nn.Parameter(torch.zeros(d_out))
 
-    def started(self, d_in: int, d_out: int) -> nn.Parameter:
+    def initial_weight(self, d_in: int, d_out: int) -> nn.Parameter:
         """The weight before training, [d_in, d_out]."""
         return _glorot(d_in, d_out)
 
@@ -141,7 +141,7 @@ class _Convolution(MessageLayer):
         """The one weight of the layer."""
         return self.weight
 
-    def kept(self, h: torch.Tensor) -> torch.Tensor:
+    def local_state(self, h: torch.Tensor) -> torch.Tensor:
         """The projected row."""
         return self.project(h, self.weight)
 
@@ -150,7 +150,7 @@ class _Convolution(MessageLayer):
         return kept * self.source_scale(degrees)
 
 
-class GCNLayer(_Convolution):
+class GCNLayer(_ProjectionLayer):
     """Graph convolution (Kipf and Welling 2017, Eq. 2): D^-1/2 (A + I) D^-1/2 X W + b with D = diag(degree + 1).
 
     The device's own row is added on the spot and never sent.
@@ -196,14 +196,14 @@ class GatedGCNLayer(GCNLayer):
         return self.shift(trusting + filled * gate * (wary - trusting), self.bias)
 
 
-class GCNWithoutLoopsLayer(_Convolution):
+class GCNWithoutLoopsLayer(_ProjectionLayer):
     """HiFGL's Eqs. 2 and 3 as printed: D^-1/2 A D^-1/2 X W + b with D = diag(degree), and no row of the device itself.
 
     A device without neighbours, or to which a scheme refuses its sum, has b and nothing else. How weights start the
     paper does not say; they do as in its public code.
     """
 
-    def started(self, d_in: int, d_out: int) -> nn.Parameter:
+    def initial_weight(self, d_in: int, d_out: int) -> nn.Parameter:
         """As `torch.nn.Linear` starts."""
         return _as_linear(d_in, d_in, d_out)
 
@@ -216,14 +216,14 @@ class GCNWithoutLoopsLayer(_Convolution):
         return self.shift(sums * torch.rsqrt(degrees.summed.clamp(min=1)), self.bias)
 
 
-class PublishedGCNLayer(_Convolution):
+class PublishedGCNLayer(_ProjectionLayer):
     """The aggregation of HiFGL's public code, which is neither its Eq. 3 nor Kipf and Welling's.
 
     A message is divided by the root of 1 + *all* neighbours. The receiver puts its own row, unscaled, into the list of
     r received ones, divides by the root of the list's length + 1, r + 2, and takes the mean over the r + 1 rows.
     """
 
-    def started(self, d_in: int, d_out: int) -> nn.Parameter:
+    def initial_weight(self, d_in: int, d_out: int) -> nn.Parameter:
         """As `torch.nn.Linear` starts, which the code takes."""
         return _as_linear(d_in, d_in, d_out)
 
@@ -267,7 +267,7 @@ class SummedSAGELayer(SAGELayer):
         return self.shift(degrees.scaled_to_full(sums) + self.project(kept, self.own_weight), self.bias)
 
 
-class GINLayer(_Convolution):
+class GINLayer(_ProjectionLayer):
     """Graph isomorphism layer (Xu et al. 2019, Eq. 4.1): a perceptron of (1 + epsilon) h + sum(h of neighbours).
 
     The perceptron's first product is linear and goes before the sum; the device computes all others behind it.
@@ -316,7 +316,7 @@ class PublishedSAGELayer(MessageLayer):
         """1: the target takes the mean."""
         return torch.ones_like(degrees.heard)
 
-    def kept(self, h: torch.Tensor) -> torch.Tensor:
+    def local_state(self, h: torch.Tensor) -> torch.Tensor:
         """The row by either weight, [n, 2 d_out]: the second one goes into means, the own one's too."""
         return torch.cat([self.project(h, self.own_weight), self.project(h, self.neighbour_weight)], dim=1)
 
@@ -364,10 +364,10 @@ class GATLayer(MessageLayer):
         """1: attention weighs."""
         return torch.ones_like(degrees.heard)
 
-    def kept(self, h: torch.Tensor) -> torch.Tensor:
+    def local_state(self, h: torch.Tensor) -> torch.Tensor:
         """The projected row, and behind it what of it goes into sums: [n, 3 d_out + 2]."""
         projected = self.project(h, self.weight)
-        return torch.cat([projected, self._weighed(projected)], dim=1)
+        return torch.cat([projected, self._weigh(projected)], dim=1)
 
     def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # attention weighs
         """What a device sends: float [n, 2 (d_out + 1)]."""
@@ -381,7 +381,7 @@ class GATLayer(MessageLayer):
         mixed = torch.exp(own) * steep + torch.exp(SLOPE * own) * flat
         return self.shift(mixed[:, :-1] / mixed[:, -1:], self.bias)
 
-    def _weighed(self, projected: torch.Tensor) -> torch.Tensor:
+    def _weigh(self, projected: torch.Tensor) -> torch.Tensor:
         score = SCORE * (torch.tanh(self.project(projected, self.source)) - 1)
         rows = torch.cat([projected, torch.ones_like(score)], dim=1)
         return torch.cat([torch.exp(score) * rows, torch.exp(SLOPE * score) * rows], dim=1)
@@ -427,13 +427,13 @@ class AdaptedModule:
         """Most entries of a bias, which every product that the layers compute has one of."""
         return max(origin.numel() for origin in self.origins if origin.ndim == 1)
 
-    def copied(self, features: int, classes: int) -> nn.ModuleList:
+    def copy_layers(self, features: int, classes: int) -> nn.ModuleList:
         """Return layers with the initial weights.
 
         Raises:
             InputError: the graph has another number of features or classes than the module.
         """
-        first, last = cast("MessageLayer", self.layers[0]), [each for each in self.origins if each.ndim == 1][-1]
+        first, last = cast("MessageLayer", self.layers[0]), [origin for origin in self.origins if origin.ndim == 1][-1]
         ends = first.message_weight.shape[0], last.numel()
         if ends != (features, classes):
             raise InputError(
@@ -459,7 +459,7 @@ class AdaptedModule:
         return self.module
 
 
-def shaped(make: LayerMaker | AdaptedModule, preset: Preset) -> Preset:
+def shape_preset(make: LayerMaker | AdaptedModule, preset: Preset) -> Preset:
     """Return the preset with the depth, width and dropout of an adapted module, or as it is."""
     if not isinstance(make, AdaptedModule):
         return preset
@@ -472,7 +472,7 @@ LAYERS: Mapping[str, LayerMaker] = MappingProxyType({"gcn": GCNLayer, "sage": SA
 def make_layers(make: LayerMaker | AdaptedModule, widths: tuple[int, ...], seed: int) -> nn.ModuleList:
     """Layers of the given widths with initial weights that depend on the seed alone; an adapted module has its own."""
     if isinstance(make, AdaptedModule):
-        return make.copied(widths[0], widths[-1])
+        return make.copy_layers(widths[0], widths[-1])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return nn.ModuleList(make(d_in, d_out) for d_in, d_out in pairwise(widths))

@@ -72,7 +72,7 @@ class Call:
         return self.topology, self.step, self.bound, self.sizes, width, lengths, self.phase, *told
 
 
-Ask = Callable[[Call], Any]
+AnswerCall = Callable[[Call], Any]
 """Makes a call, and waits for what the silo gets: an array of sums, or a list of them for gradients."""
 
 
@@ -81,12 +81,12 @@ _Note = Callable[[str, Step, bool, Callable[[], Array]], None]
 rows out where they are kept."""
 
 
-def _unnoted(_name: str, _step: Step, _devices: bool, _rows: Callable[[], Array]) -> None:
+def _discard_recording(_name: str, _step: Step, _devices: bool, _rows: Callable[[], Array]) -> None:
     """Takes nothing down: a silo's own process has no recordings."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
+class CollectiveSetting:
     """What a silo knows of the collectives of a run.
 
     Attributes:
@@ -115,7 +115,7 @@ class Setting:
     rows: int | None = None
     wanted: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, dtype=np.bool_))
     schemes: Mapping[str, Scheme] = field(default_factory=dict)
-    note: _Note = _unnoted
+    note: _Note = _discard_recording
     rounding_key: bytes = field(default=b"", repr=False)
     partners: Ids | None = None
     sums_gradients: bool = False

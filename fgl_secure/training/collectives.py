@@ -29,9 +29,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import needed_marks
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, MessageKind, Step
-from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, AnswerCall, Call, CollectiveSetting
 from fgl_secure.training.gradient_sums import Collector
-from fgl_secure.training.ranges import LowSums, Parts, Ranges, shrunk
+from fgl_secure.training.ranges import LowSums, RangedParts, Ranges, shrunk
 from fgl_secure.training.server_sums import LARGEST, UPDATE_BITS, grid_for, update_grid
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Floats, Ids
@@ -42,7 +42,7 @@ _MOST_COUNT = 2**40
 
 
 @dataclass(slots=True, eq=False)
-class _Piece:
+class _LayerPiece:
     """What is behind a sum over neighbours: the outputs of a piece, and the leaves that go on in the next one."""
 
     step: Step
@@ -67,7 +67,7 @@ class _Clock:
         self.layer = number + 1
         return Step(self.round, number, evaluation=self.evaluation, part=BEGINNING * self.beginning)
 
-    def said(self, layer: int) -> Step:
+    def step_of(self, layer: int) -> Step:
         return Step(self.round, layer, evaluation=self.evaluation)
 
     def next_sum(self, topology: str, *, evaluation: bool = False) -> Step:
@@ -85,15 +85,15 @@ class Collectives:
         setting: what it knows of them.
     """
 
-    def __init__(self, silo: Silo, setting: Setting) -> None:
+    def __init__(self, silo: Silo, setting: CollectiveSetting) -> None:
         self.silo, self._setting = silo, setting
-        self._ask: Ask | None = None
-        self._clock, self._pieces = _Clock(), list[_Piece]()
+        self._ask: AnswerCall | None = None
+        self._clock, self._pieces = _Clock(), list[_LayerPiece]()
         self._collector: Collector | None = None
         self._low_sums = LowSums(setting)
         self._ranges = Ranges(setting, lambda: self._clock.next_sum(SERVER, evaluation=True), self._call)
 
-    def start(self, number: int | None, ask: Ask) -> None:
+    def start(self, number: int | None, ask: AnswerCall) -> None:
         """A round starts: drivers say so, not programs.
 
         Args:
@@ -122,18 +122,18 @@ class Collectives:
             clock.evaluation, clock.layer = before
 
     @property
-    def summed(self) -> Ids:
+    def message_counts(self) -> Ids:
         """int64 [m]: how many messages are in the sum of each own device; 0 where the scheme computes none."""
         return self._setting.summed
 
     @property
     def partners(self) -> Ids:
         """int64 [m]: from how many others each own device hears."""
-        return self.silo.heard if self._setting.partners is None else self._setting.partners
+        return self.silo.neighbour_counts if self._setting.partners is None else self._setting.partners
 
     @property
-    def wanted(self) -> NDArray[np.bool_]:
-        """Bool [e]: along which of the silo's edges its rows are sums, and those it gets; see `Setting`."""
+    def summed_edges(self) -> NDArray[np.bool_]:
+        """Bool [e]: along which of the silo's edges its rows are sums, and those it gets; see `CollectiveSetting`."""
         return self._setting.wanted
 
     def neighbours(
@@ -155,7 +155,7 @@ class Collectives:
         leaf, sums = carried.detach(), self._sums(rows, step)
         if torch.is_grad_enabled() and (rows.requires_grad or carried.requires_grad):
             leaf, sums = leaf.requires_grad_(), sums.requires_grad_()
-            self._pieces.append(_Piece(step, rows, carried, leaf, sums))
+            self._pieces.append(_LayerPiece(step, rows, carried, leaf, sums))
         return leaf, sums
 
     def backward(self, loss: torch.Tensor) -> None:
@@ -183,11 +183,11 @@ class Collectives:
         try:
             if code is not None:
                 exponent = self._ranges.of_rows(given, code)
-            found = self._call(Call(NEIGHBOURS, step, shrunk(given, exponent)))
+            sums = self._call(Call(NEIGHBOURS, step, shrunk(given, exponent)))
         except InputError as error:
             when = f"round {step.round}, layer {step.layer}, {step.direction} pass"
             raise type(error)(f"{error} ({when})") from error
-        return torch.from_numpy(shrunk(np.array(found), -exponent)).to(dtype=rows.dtype, device=rows.device)
+        return torch.from_numpy(shrunk(np.array(sums), -exponent)).to(dtype=rows.dtype, device=rows.device)
 
     @property
     def finds_row_ranges(self) -> bool:
@@ -218,8 +218,8 @@ class Collectives:
             float64 [d]; zero where the scheme computes no sum over so few devices.
         """
         exponents = self._ranges.of_columns(rows)
-        found: Floats = self._call(Call(MEMBERS, self._clock.next_sum(MEMBERS), shrunk(rows, exponents)))
-        return shrunk(found, -exponents)
+        result: Floats = self._call(Call(MEMBERS, self._clock.next_sum(MEMBERS), shrunk(rows, exponents)))
+        return shrunk(result, -exponents)
 
     def watch(self, layers: nn.ModuleList) -> None:
         """Has devices hand their gradients of a model to the silo: see `gradients`.
@@ -253,7 +253,7 @@ class Collectives:
         call = Call(MEMBERS, self._gradient_step, sizes=self._collector.sizes, factors=factors)
         sums: list[Floats] | None = self._call(call)
         if sums is not None:
-            self._collector.put([shrunk(each, -exponent) for each, exponent in zip(sums, back, strict=True)])
+            self._collector.put([shrunk(item, -exponent) for item, exponent in zip(sums, back, strict=True)])
 
     @property
     def _gradient_step(self) -> Step:
@@ -277,8 +277,8 @@ class Collectives:
             int64, this silo's sum; empty where it gets none.
         """
         step = self._clock.next_sum(CLIENTS)
-        found: Ids = self._call(Call(CLIENTS, step, bound=bound, terms=terms, output=output))
-        return found
+        result: Ids = self._call(Call(CLIENTS, step, bound=bound, terms=terms, output=output))
+        return result
 
     @property
     def clients_limit(self) -> int:
@@ -291,7 +291,7 @@ class Collectives:
         """What makes integers of gradients that are summed for one silo."""
         return grid_for(self._setting.schemes[CLIENTS], self._others)
 
-    def needed(self, topology: str, k_min: int) -> int:
+    def required_markers(self, topology: str, k_min: int) -> int:
         """How many silos must mark an entry of a sum, so that it has k_min summands whoever vanishes after the marks.
 
         Args:
@@ -327,8 +327,8 @@ class Collectives:
             raise InputError("sent must have rows for at least one other silo, if none of them; found no silo")
         nothing = next(iter(sent.values()))[:0]
         whole = {silo: sent.get(silo, nothing) for silo in self.silo.others}
-        found: list[Array] = self._call(Call(EXCHANGE, self._clock.said(layer), phase=phase, sent=whole))
-        return found
+        result: list[Array] = self._call(Call(EXCHANGE, self._clock.step_of(layer), phase=phase, sent=whole))
+        return result
 
     def note(
         self, name: str, rows: Callable[[], Array], *, layer: int = -1, final: bool = False, devices: bool = False
@@ -342,7 +342,7 @@ class Collectives:
             final: whether it is what the silo is left with in the end.
             devices: whether it is a row of each own node, which they bring into a sum.
         """
-        step = self._clock.said(layer)
+        step = self._clock.step_of(layer)
         if not step.evaluation:
             self._setting.note(name, replace(step, final=final), devices, rows)
 
@@ -387,9 +387,9 @@ class Collectives:
         exponents = self._ranges.of_entries(values, lengths, grid.bound)
         values = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
-            of, whole = Parts(lengths, grid, heaviest), np.array([weight])
-            found, _ = self._low(of.weighted(values, weight), whole, heaviest, of, exponents, mean=True)
-            return shrunk(found, -exponents)
+            of, whole = RangedParts(lengths, grid, heaviest), np.array([weight])
+            result, _ = self._low(of.weigh(values, weight), whole, heaviest, of, exponents, mean=True)
+            return shrunk(result, -exponents)
         units = np.append(grid.encode(values) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
         told: Floats = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
@@ -424,9 +424,9 @@ class Collectives:
         step = self._clock.next_sum(SERVER)
         call = Call(SERVER, step, rows, grid.largest, grid=grid, counts=len(counts), parts=lengths)
         told: Floats = self._call(call)
-        at = sum(lengths)
-        quotients = shrunk(told[:at], exponents[at:].max(initial=0) - exponents[:at])
-        return np.split(quotients, np.cumsum(lengths))[:-1], told[at:].astype(np.int64)
+        index = sum(lengths)
+        quotients = shrunk(told[:index], exponents[index:].max(initial=0) - exponents[:index])
+        return np.split(quotients, np.cumsum(lengths))[:-1], told[index:].astype(np.int64)
 
     def server(
         self,
@@ -458,14 +458,16 @@ class Collectives:
             InputError: a value is not finite or beyond the grid's bound; nothing was sent.
         """
         given, grid = grid, grid or self._setting.grid
-        at = min(sum(parts), len(values))
-        exponents = self._ranges.of_entries(values, (*parts, len(values) - at) if at else (len(values),), grid.bound)
+        index = min(sum(parts), len(values))
+        exponents = self._ranges.of_entries(
+            values, (*parts, len(values) - index) if index else (len(values),), grid.bound
+        )
         reals = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
-            of, kept = Parts(check_lengths(parts, at), grid), len(reals) - at
-            whole, most = np.concatenate([grid.encode(reals[at:]), counts]), max(grid.largest, _MOST_COUNT)
-            found, sums = self._low(of.weighted(reals[:at]), whole, most, of, exponents[:at], output=output)
-            return shrunk(np.concatenate([found, grid.decode(sums[:kept])]), -exponents), sums[kept:]
+            of, kept = RangedParts(check_lengths(parts, index), grid), len(reals) - index
+            whole, most = np.concatenate([grid.encode(reals[index:]), counts]), max(grid.largest, _MOST_COUNT)
+            result, sums = self._low(of.weigh(reals[:index]), whole, most, of, exponents[:index], output=output)
+            return shrunk(np.concatenate([result, grid.decode(sums[:kept])]), -exponents), sums[kept:]
         rows = np.concatenate([grid.encode(reals), counts])
         step, code = self._clock.next_sum(SERVER), given if output is None else grid
         total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=code, counts=len(counts), output=output))
@@ -482,7 +484,7 @@ class Collectives:
         values: Floats,
         whole: Ids,
         most: int,
-        of: Parts,
+        of: RangedParts,
         exponents: Ids,
         *,
         mean: bool = False,
@@ -512,8 +514,8 @@ class Collectives:
             bool [P].
         """
         call = Call(SERVER, self._clock.next_sum(SERVER), marks.astype(np.int64), 1, least=least, output=output)
-        found: NDArray[np.bool_] = self._call(call)
-        return found
+        result: NDArray[np.bool_] = self._call(call)
+        return result
 
     @property
     def gradient_grid(self) -> FixedPoint:

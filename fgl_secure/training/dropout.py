@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 
-class Dropout:
+class CoinDropout:
     """Dropping of hidden units with coins of its own, so that a seed repeats a run, on whatever device.
 
     Args:
@@ -38,5 +38,5 @@ class Dropout:
         some = self._among if self._among is not None and len(self._among) == len(hidden) else None
         shape = hidden.shape if some is None else (self._everybody, hidden.shape[1])
         drawn = torch.rand(shape, generator=self._coins).to(hidden.device)
-        kept = (drawn if some is None else drawn[some]) >= self._rate
-        return hidden * kept / (1 - self._rate)
+        mask = (drawn if some is None else drawn[some]) >= self._rate
+        return hidden * mask / (1 - self._rate)

@@ -21,7 +21,14 @@ from fgl_secure.algebra import FixedPoint, Segments
 from fgl_secure.algebra.checks import check_bits
 from fgl_secure.algebra.kernels import rounded_outer_sums
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.coded_products import Layout, Parts, Product, ProductCode, ProductCollective, SumsProducts
+from fgl_secure.protocols.coded_products import (
+    FactorParts,
+    OuterProduct,
+    ProductCode,
+    ProductCollective,
+    ProductLayout,
+    SumsProducts,
+)
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
@@ -44,7 +51,7 @@ class DeviceFactors:
         right: float32 [t, m, d_out], the gradients of each device's products, or of what the bias was added to.
         is_bias: whether the parameter is a bias.
         static: whether the rows on the left never change, as the number 1 of a bias.
-        left_bits: behind the binary point of static rows on the left, where everybody knows; see `Product`.
+        left_bits: behind the binary point of static rows on the left, where everybody knows; see `OuterProduct`.
     """
 
     layer: int
@@ -55,9 +62,9 @@ class DeviceFactors:
     left_bits: int | None = None
 
     @property
-    def product(self) -> Product:
+    def product(self) -> OuterProduct:
         """The shape of the gradient as a sum of products."""
-        return Product(len(self.left), self.left.shape[2], self.right.shape[2], self.static, self.left_bits)
+        return OuterProduct(len(self.left), self.left.shape[2], self.right.shape[2], self.static, self.left_bits)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,7 +80,7 @@ class Factors:
         order: int64 [n], the position of each device when silos stand one after the other.
         is_bias: whether the parameter is a bias.
         static: whether the rows on the left never change, as the number 1 of a bias.
-        left_bits: behind the binary point of static rows on the left, where everybody knows; see `Product`.
+        left_bits: behind the binary point of static rows on the left, where everybody knows; see `OuterProduct`.
     """
 
     layer: int
@@ -95,9 +102,9 @@ class Factors:
         return int(self.right[0].shape[2])
 
     @property
-    def product(self) -> Product:
+    def product(self) -> OuterProduct:
         """The shape of the gradient as a sum of products."""
-        return Product(len(self.left[0]), self.height, self.width, self.static, self.left_bits)
+        return OuterProduct(len(self.left[0]), self.height, self.width, self.static, self.left_bits)
 
     @property
     def payload(self) -> Floats:
@@ -166,15 +173,15 @@ class Collector:
         Raises:
             InputError: a layer used a parameter in another way than by `MessageLayer.project` and `shift`.
         """
-        found, self._found = self._found, {}
-        layer = next((number for number, parameter in self._order if id(parameter) not in found), None)
+        result, self._found = self._found, {}
+        layer = next((number for number, parameter in self._order if id(parameter) not in result), None)
         if layer is not None:
             raise InputError(
                 "backbone must use every parameter by MessageLayer.project or shift, of which gradients per device are "
                 f"summed, and hold no nn.Linear; found another use in layer {layer}"
             )
         still = {_place(rows): bits for rows, bits in self._unchanging}
-        return tuple(_factors(layer, found[id(parameter)], still) for layer, parameter in self._order)
+        return tuple(_factors(layer, result[id(parameter)], still) for layer, parameter in self._order)
 
     @property
     def sizes(self) -> Sizes:
@@ -193,37 +200,37 @@ def _place(rows: torch.Tensor) -> object:
 
 
 def _factors(
-    layer: int, found: list[tuple[torch.Tensor | None, torch.Tensor]], still: dict[object, int | None]
+    layer: int, result: list[tuple[torch.Tensor | None, torch.Tensor]], still: dict[object, int | None]
 ) -> DeviceFactors:
     products: dict[object, tuple[torch.Tensor | None, torch.Tensor]] = {}
-    for left, right in found:
+    for left, right in result:
         row = None if left is None else _place(left)
         earlier = products.get(row)
         products[row] = (left, right if earlier is None else earlier[1] + right)
-    rights = _stacked([_array(right) for _, right in products.values()])
+    rights = _stack([_array(right) for _, right in products.values()])
     lefts = [_array(left) for left, _ in products.values() if left is not None]
     ones = np.ones((*rights.shape[:2], 1), dtype=np.float32)
     known = {**still, None: 0}  # the ones of a bias never change
     bits = [known[row] for row in products if row in known]
     static = len(bits) == len(products)
-    left_bits = max((each for each in bits if each is not None), default=0) if static and None not in bits else None
-    return DeviceFactors(layer, _stacked(lefts) if lefts else ones, rights, not lefts, static, left_bits)
+    left_bits = max((item for item in bits if item is not None), default=0) if static and None not in bits else None
+    return DeviceFactors(layer, _stack(lefts) if lefts else ones, rights, not lefts, static, left_bits)
 
 
-def gathered(silos: Sequence[tuple[DeviceFactors, ...]], order: NDArray[np.int64]) -> list[Factors]:
+def gather_factors(silos: Sequence[tuple[DeviceFactors, ...]], order: NDArray[np.int64]) -> list[Factors]:
     """The factors of all devices, by parameter, from those of each silo; `order` as in `Factors`."""
-    found = []
+    result = []
     for parts in zip(*silos, strict=True):
         first, sides = parts[0], (tuple(p.left for p in parts), tuple(p.right for p in parts))
-        found.append(Factors(first.layer, *sides, order, first.is_bias, first.static, first.left_bits))
-    return found
+        result.append(Factors(first.layer, *sides, order, first.is_bias, first.static, first.left_bits))
+    return result
 
 
 def _array(tensor: torch.Tensor) -> Floats:
     return np.ascontiguousarray(tensor.detach().cpu().numpy(), dtype=np.float32)
 
 
-def _stacked(arrays: list[Floats]) -> Floats:
+def _stack(arrays: list[Floats]) -> Floats:
     """Arrays behind a new first axis; one alone is not copied."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
 
@@ -247,9 +254,9 @@ class ClearGradients:
 
     def send(self, factors: list[Factors], step: Step) -> None:
         """One message a device and parameter, sized as the dense gradient."""
-        for each in factors:
-            now, size = replace(step, layer=each.layer), FLOAT_BYTES * each.height * each.width
-            self._channel.send(Phase.GRADIENT, now, self._devices, self._silos, each.payload, wire_bytes=size)
+        for factor in factors:
+            now, size = replace(step, layer=factor.layer), FLOAT_BYTES * factor.height * factor.width
+            self._channel.send(Phase.GRADIENT, now, self._devices, self._silos, factor.payload, wire_bytes=size)
 
     def count(self, sizes: Sizes, step: Step) -> None:
         """The same messages where nobody looks at them."""
@@ -302,11 +309,11 @@ class SummedGradients:
     def sums(self, factors: Sequence[Factors], step: Step) -> list[NDArray[np.float64]]:
         """The sum over each silo's devices: float64 [silos, elements of the parameter], zero for a silo too small."""
         part, sums = 0, []
-        for each in factors:
+        for factor in factors:
             done = []
-            tall = max(self._topology.width // each.width, 1)
-            for start in range(0, each.height, tall):
-                dense = each.dense(start, min(start + tall, each.height))
+            tall = max(self._topology.width // factor.width, 1)
+            for start in range(0, factor.height, tall):
+                dense = factor.dense(start, min(start + tall, factor.height))
                 done.append(self._session.sum(dense, Step(step.round, -1, part=part)))
                 part += 1
             sums.append(np.concatenate(done, axis=1))
@@ -331,26 +338,28 @@ class _CodedGradients(SummedGradients):
         together, widths = _with_biases_together(factors)
         if self._products is None:
             assert isinstance(self._scheme, SumsProducts), "see gradient_sums"
-            layout = Layout(tuple(each.product for each in together))
+            layout = ProductLayout(tuple(item.product for item in together))
             self._products = ProductCollective(self._scheme, self._topology, layout, self._quiet)
         shared = self._products.shared
-        lefts = [None if each.static and shared else Parts(each.left, each.order) for each in together]
+        lefts = [None if item.static and shared else FactorParts(item.left, item.order) for item in together]
         try:
-            sums = self._products.sum(lefts, [Parts(each.right, each.order) for each in together], Step(step.round, -1))
+            sums = self._products.sum(
+                lefts, [FactorParts(item.right, item.order) for item in together], Step(step.round, -1)
+            )
         except FieldRangeError as error:
             raise FieldRangeError(f'{error}; or take gradients="dense"') from error
         flat = iter(total.reshape(len(total), -1) for total in sums[: len(sums) - bool(widths)])
         biases = iter(np.split(sums[-1][:, 0], np.cumsum(widths)[:-1], axis=1) if widths else ())
-        return [next(biases if each.is_bias else flat) for each in factors]
+        return [next(biases if item.is_bias else flat) for item in factors]
 
 
 def _with_biases_together(factors: Sequence[Factors]) -> tuple[list[Factors], list[int]]:
     """The factors of weights, then those of all biases side by side as one product; and how wide each bias is."""
-    weights, biases = ([each for each in factors if each.is_bias is bias] for bias in (False, True))
+    weights, biases = ([item for item in factors if item.is_bias is bias] for bias in (False, True))
     if not biases:
         return weights, []
-    rights = tuple(np.concatenate(parts, axis=2) for parts in zip(*(each.right for each in biases), strict=True))
-    return [*weights, replace(biases[0], right=rights)], [each.width for each in biases]
+    rights = tuple(np.concatenate(parts, axis=2) for parts in zip(*(item.right for item in biases), strict=True))
+    return [*weights, replace(biases[0], right=rights)], [item.width for item in biases]
 
 
 def gradient_sums(scheme: Scheme, channel: Channel, silo_of: NDArray[np.int64]) -> SummedGradients:
@@ -395,7 +404,7 @@ def _rounded_products(
         FieldRangeError: a factor, or the product of two entries of one device, is beyond its bound.
     """
     one, other = code.left.encode(left).astype(np.float64), code.right.encode(right).astype(np.float64)
-    lefts, rights = (np.abs(each).max(axis=(0, 2), initial=0) for each in (one, other))
+    lefts, rights = (np.abs(item).max(axis=(0, 2), initial=0) for item in (one, other))
     code.check_products(lefts, rights, number)
     exact = np.matmul(one.swapaxes(1, 2), other).sum(axis=0)  # below 2^53, as products are bounded
     return code.decode((exact * answered).astype(np.int64).reshape(-1))
@@ -416,7 +425,9 @@ class HostedMembers:
         topology = member_sums(self._parties, self._silo_of)
         self._scheme = scheme if scheme is not None and sums_members(scheme, topology) else None
         self._looked_at = set[int]()
-        self._answered = self._scheme is None or bool((self._scheme.answered(topology.grouping).target == silo).any())
+        self._answered = self._scheme is None or bool(
+            (self._scheme.answered_grouping(topology.grouping).target == silo).any()
+        )
 
     @property
     def sums_gradients(self) -> bool:
@@ -444,21 +455,21 @@ class HostedMembers:
         if fixed is None:
             return None
         code = self._product_code(factors)
-        for number, each in enumerate(factors if code is not None else ()):
-            if each.left_bits is not None and number not in self._looked_at:  # it never changes
-                check_bits(each.left, each.left_bits, f"left factors of product {number}")
+        for number, item in enumerate(factors if code is not None else ()):
+            if item.left_bits is not None and number not in self._looked_at:  # it never changes
+                check_bits(item.left, item.left_bits, f"left factors of product {number}")
                 self._looked_at.add(number)
         return [
-            _rounded_sums(fixed, each.left, each.right, answered=self._answered)
+            _rounded_sums(fixed, item.left, item.right, answered=self._answered)
             if code is None
-            else _rounded_products(code.of(each.product), each.left, each.right, answered=self._answered, number=number)
-            for number, each in enumerate(factors)
+            else _rounded_products(code.of(item.product), item.left, item.right, answered=self._answered, number=number)
+            for number, item in enumerate(factors)
         ]
 
     def _product_code(self, factors: Sequence[DeviceFactors]) -> ProductCode | None:
         if not isinstance(self._scheme, SumsProducts):
             return None
-        layout = Layout(tuple(each.product for each in factors))
+        layout = ProductLayout(tuple(factor.product for factor in factors))
         return self._scheme.product_code(member_sums(self._parties, self._silo_of), layout)
 
     def _encoding(self, width: int | None) -> FixedPoint | None:

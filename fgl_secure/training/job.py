@@ -19,10 +19,10 @@ from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import LARGE
 from fgl_secure.training.parties import Between, helpers_of, hierarchy_of, neighbour_sums
 from fgl_secure.training.program import Program
-from fgl_secure.training.rounds import Rounds, run
+from fgl_secure.training.rounds import TrainingRounds, run
 from fgl_secure.training.silo import Silo
 
-Make = Callable[[Collectives, Coins], Rounds]
+Make = Callable[[Collectives, Coins], TrainingRounds]
 """Makes a silo's program, given what it talks through and its secret coins; those of one process are all silos'."""
 
 
@@ -74,7 +74,7 @@ class Job:
     shown: Callable[[tuple[Program, ...]], None] | None = None
 
     @property
-    def told(self) -> Task:
+    def complete_task(self) -> Task:
         """The task, with what a scheme of neighbours' sums works out of public numbers: silos hold no whole graph."""
         scheme = self.task.schemes.get(NEIGHBOURS)
         rules = None if scheme is None else scheme.partnering(neighbour_sums(self.heard or self.graph))
@@ -96,7 +96,7 @@ class Job:
         parties = hierarchy_of(self.graph, helpers_of(self.task.schemes.values()))
         return Channel(parties, coins or SystemCoins(), recording)
 
-    def opened(self, channel: Channel) -> OneProcess:
+    def open(self, channel: Channel) -> OneProcess:
         """All silos in one process, ready for their first round.
 
         Args:
@@ -122,14 +122,14 @@ class Job:
     @library_settings()
     @one_thread()
     def train(self, channel: Channel | None = None, progress: Progress | None = None) -> TrainingResult:
-        """Runs all rounds in one process; arguments as for `opened`, a fresh channel unless given.
+        """Runs all rounds in one process; arguments as for `open`, a fresh channel unless given.
 
         Args:
             channel: keeps the messages.
             progress: called after each round.
         """
         start, channel = time.perf_counter(), channel or self.channel()
-        process = self.opened(channel)
+        process = self.open(channel)
 
         def show() -> None:
             if self.shown is not None:

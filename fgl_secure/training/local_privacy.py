@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fgl_secure.config_fields import check_choices, choice, required
+from fgl_secure.config_fields import check_choices, choice, required_field
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:  # the options of a command line are made without numpy and torch
@@ -55,7 +55,7 @@ class LocalPerturbation:
         'multi-bit'
     """
 
-    epsilon: float = required("per device's features, once for the whole run", shown="E")
+    epsilon: float = required_field("per device's features, once for the whole run", shown="E")
     mechanism: str = choice("multi-bit", "how features are perturbed", known=("multi-bit", "gaussian"))
     hops: int = choice(16, "means over neighbours of the perturbed features", least=0, shown="K")
     least: float = choice(0.0, "smallest value of a feature, for multi-bit", shown="A")
@@ -124,7 +124,7 @@ def propagate_means(talk: Collectives, rows: torch.Tensor, hops: int, first_laye
     import torch  # noqa: PLC0415  # see above
     from torch.nn import functional  # noqa: PLC0415
 
-    counts = torch.tensor(talk.summed[:, None], dtype=rows.dtype, device=rows.device)
+    counts = torch.tensor(talk.message_counts[:, None], dtype=rows.dtype, device=rows.device)
     with torch.no_grad():
         for hop in range(hops):
             _, sums = talk.neighbours(rows, layer=first_layer + hop)

@@ -69,17 +69,17 @@ class Scores:
             own: the same of this silo.
             score: which is best where it is highest, in the place of an accuracy; NaN without nodes to score.
         """
-        found = self._score(number, counts, score)
-        if self.best_round < 0 or found > self._top or (self.best_round == 0 and found == self._top):
-            self.best, self.best_round, self._top = counts.copy(), number, found
+        result = self._score(number, counts, score)
+        if self.best_round < 0 or result > self._top or (self.best_round == 0 and result == self._top):
+            self.best, self.best_round, self._top = counts.copy(), number, result
             self.own = counts.copy() if own is None else own.copy()
 
     def _score(self, number: int, counts: Counts, score: float | None) -> float:
         side = {Selection.VALIDATION: counts[:2], Selection.TEST: counts[2:COUNTS], None: counts[:0]}[self._selection]
         if not side[1:].any() and (score is None or np.isnan(score)):
             return float(number)
-        found = self._sign * float(side[0] / side[1]) if score is None else score
-        return -np.inf if np.isnan(found) else found
+        result = self._sign * float(side[0] / side[1]) if score is None else score
+        return -np.inf if np.isnan(result) else result
 
     @property
     def report(self) -> dict[str, Array]:
@@ -90,7 +90,7 @@ class Scores:
         counts = {"validation": self.best[:2], "test": self.best[2:COUNTS], "own test": self.own[2:COUNTS]}
         return {
             "selected round": np.asarray(self.best_round, dtype=np.int64),
-            **{name: share_of(found) for name, found in counts.items()},
+            **{name: share_of(result) for name, result in counts.items()},
         }
 
     def state(self) -> dict[str, Array]:

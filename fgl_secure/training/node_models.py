@@ -15,7 +15,7 @@ from scipy import sparse
 from torch import nn
 
 from fgl_secure.errors import InputError, UnknownNameError
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.sparse_products import MOST_DENSE, multiply, to_torch
 
 
@@ -71,12 +71,12 @@ class NodeModel(nn.Module, ABC):
     """From features and edges to one score a class and node."""
 
     @property
-    def shared(self) -> list[torch.Tensor]:
+    def shared_parameters(self) -> list[torch.Tensor]:
         """What federated averaging averages: all parameters, unless a model keeps some with its client."""
         return list(self.parameters())
 
     @abstractmethod
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """The scores, float [n, classes]; units are dropped in training mode alone."""
 
 
@@ -97,7 +97,7 @@ class GCNModel(NodeModel):
         self.weights = nn.ParameterList(_linear(d_in, d_out, coins) for d_in, d_out in pairwise(widths))
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(d_out)) for d_out in widths[1:])
 
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """The scores, float [n, classes]."""
         hidden: torch.Tensor = graph.neighbours @ (graph.rows @ self.weights[0]) + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
@@ -120,7 +120,7 @@ class SageModel(NodeModel):
         self.told = nn.ParameterList(_linear(d_in, d_out, coins) for d_in, d_out in pairwise(widths))
         self.biases = nn.ParameterList(nn.Parameter(torch.zeros(d_out)) for d_out in widths[1:])
 
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """The scores, float [n, classes]."""
         hidden: torch.Tensor = (
             graph.rows @ self.own[0] + graph.neighbours @ (graph.rows @ self.told[0]) + self.biases[0]
@@ -151,18 +151,18 @@ class DAGNNModel(NodeModel):
         self.gate_bias = nn.Parameter(torch.zeros(1))
         self._hops = hops
 
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """The scores, float [n, classes]."""
         hidden = graph.rows @ self.weights[0] + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
             hidden = dropout(torch.relu(hidden), training=self.training) @ weight + bias
-        total = self._gated(hidden)
+        total = self._gate(hidden)
         for _ in range(self._hops):
             hidden = graph.neighbours @ hidden
-            total = total + self._gated(hidden)
+            total = total + self._gate(hidden)
         return total
 
-    def _gated(self, hidden: torch.Tensor) -> torch.Tensor:
+    def _gate(self, hidden: torch.Tensor) -> torch.Tensor:
         return torch.sigmoid(hidden @ self.gate + self.gate_bias) * hidden
 
 
@@ -181,7 +181,7 @@ class PerceptronModel(NodeModel):
         self.second = _linear(widths[1], widths[2], coins)
         self.second_bias = nn.Parameter(torch.zeros(widths[2]))
 
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """The scores, float [n, classes]."""
         hidden = torch.relu(graph.rows @ self.first + self.first_bias)
         return dropout(hidden, training=self.training) @ self.second + self.second_bias
@@ -200,14 +200,16 @@ class _Backbone:
     make: Callable[[tuple[int, int, int], int, torch.Generator], NodeModel]
 
 
-def _repeated(widths: tuple[int, int, int], hops: int) -> tuple[int, ...]:
+def _repeat_widths(widths: tuple[int, int, int], hops: int) -> tuple[int, ...]:
     return (widths[0], *(widths[1],) * (hops - 1), widths[2])
 
 
 BACKBONES: Mapping[str, _Backbone] = MappingProxyType(
     {
-        "gcn": _Backbone(Propagation.SYMMETRIC, lambda widths, hops, coins: GCNModel(_repeated(widths, hops), coins)),
-        "sage": _Backbone(Propagation.MEAN, lambda widths, hops, coins: SageModel(_repeated(widths, hops), coins)),
+        "gcn": _Backbone(
+            Propagation.SYMMETRIC, lambda widths, hops, coins: GCNModel(_repeat_widths(widths, hops), coins)
+        ),
+        "sage": _Backbone(Propagation.MEAN, lambda widths, hops, coins: SageModel(_repeat_widths(widths, hops), coins)),
         "dagnn": _Backbone(Propagation.SYMMETRIC, DAGNNModel),
     }
 )

@@ -16,9 +16,9 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Channel, Phase, Role, Step
-from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, AnswerCall, Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.gradient_sums import ClearGradients, gathered, gradient_sums, member_sums, sums_members
+from fgl_secure.training.gradient_sums import ClearGradients, gather_factors, gradient_sums, member_sums, sums_members
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program, in_lockstep
 from fgl_secure.training.ranges import Digits, finds_ranges, plain_code, rounding_key
@@ -60,7 +60,7 @@ def most_terms(scheme: Scheme, sums: Grouping) -> int:
         sums: who has whom as neighbour.
     """
     rules = scheme.partnering(sums)
-    return max(sums.largest_group, sums.reversed().largest_group, 1) if rules is None else rules.most
+    return max(sums.largest_group, sums.reverse().largest_group, 1) if rules is None else rules.most
 
 
 _Make = Callable[[Collectives], Program]
@@ -122,7 +122,7 @@ class OneProcess:
         self._clear = ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         partners = np.bincount(sums.target, minlength=graph.num_devices)
-        summed = np.bincount(scheme.answered(sums).target, minlength=graph.num_devices)
+        summed = np.bincount(scheme.answered_grouping(sums).target, minlength=graph.num_devices)
         grid, most = grid_for(self._server, graph.num_silos), self._server.limit(graph.num_silos) or LARGEST
         self._notes: dict[tuple[str, Step], list[tuple[Array, Array]]] = {}
         self._nodes = [silo.nodes for silo in shares]
@@ -135,7 +135,7 @@ class OneProcess:
         self._talks = [
             Collectives(
                 silo,
-                Setting(
+                CollectiveSetting(
                     summed[silo.nodes],
                     grid,
                     self._looks_at,
@@ -164,33 +164,33 @@ class OneProcess:
 
     def round(self, number: int) -> bool:
         """One round of all silos; whether there is another one."""
-        found = self._together(number, [lambda p=program: p.round(number) for program in self.programs])  # type: ignore[misc]
-        if len(set(found)) > 1:
-            raise ProtocolError(f"programs must all go on or all end after round {number}; found {found}")
-        return bool(found[0])
+        result = self._together(number, [lambda p=program: p.round(number) for program in self.programs])  # type: ignore[misc]
+        if len(set(result)) > 1:
+            raise ProtocolError(f"programs must all go on or all end after round {number}; found {result}")
+        return bool(result[0])
 
     def _together(self, number: int | None, works: Sequence[Callable[[], Any]]) -> list[Any]:
-        def begun(talk: Collectives, work: Callable[[], Any]) -> Callable[[Ask], Any]:
-            def do(ask: Ask) -> Any:
+        def make_work(talk: Collectives, work: Callable[[], Any]) -> Callable[[AnswerCall], Any]:
+            def do(ask: AnswerCall) -> Any:
                 talk.start(number, ask)
                 return work()
 
             return do
 
-        found = in_lockstep([begun(*each) for each in zip(self._talks, works, strict=True)], self._answer)
+        result = in_lockstep([make_work(*item) for item in zip(self._talks, works, strict=True)], self._answer)
         self._take_down()
-        return found
+        return result
 
     def _note(self, silo: Silo, name: str, step: Step, devices: bool, rows: Callable[[], Array]) -> None:
         if not self._channel.recording.keeps(step):
             return
-        found, parties = rows(), self._channel.parties
+        result, parties = rows(), self._channel.parties
         owners = (
             parties.ids(Role.DEVICE)[silo.nodes]
             if devices
-            else np.repeat(parties.ids(Role.SILO)[silo.silo], len(found))
+            else np.repeat(parties.ids(Role.SILO)[silo.silo], len(result))
         )
-        self._notes.setdefault((name, step), []).append((owners, found))
+        self._notes.setdefault((name, step), []).append((owners, result))
 
     def _take_down(self) -> None:
         """All silos' notes of a name and a step as one batch, in the order of their owners."""
@@ -209,7 +209,7 @@ class OneProcess:
         if first.topology == CLIENTS:
             return self._client_sums(calls)
         if first.topology == EXCHANGE:
-            return self._exchanged(calls)
+            return self._exchange_rows(calls)
         rows = [_rows(call) for call in calls]
         if first.topology == NEIGHBOURS:
             sums = self._neighbours.sum(_spread(rows, self._rows), first.step)
@@ -227,11 +227,11 @@ class OneProcess:
     def _gradients_of(self, calls: list[Call]) -> Sequence[list[Array] | None]:
         first, order = calls[0], np.argsort(np.concatenate(self._nodes))
         if self._gradients is not None:
-            sums = self._gradients.sums(gathered([call.factors for call in calls], order), first.step)
+            sums = self._gradients.sums(gather_factors([call.factors for call in calls], order), first.step)
             return [[parameter[silo] for parameter in sums] for silo in range(len(calls))]
         step = Step(first.step.round)
         if first.factors:
-            self._clear.send(gathered([call.factors for call in calls], order), step)
+            self._clear.send(gather_factors([call.factors for call in calls], order), step)
         else:
             self._clear.count(first.sizes, step)
         return [None] * len(calls)
@@ -241,18 +241,18 @@ class OneProcess:
         units = None if call.grid is None else Units(call.grid, call.counts)
         code = units if call.numbers is None else call.numbers
 
-        def opened() -> Collective:
+        def open_collective() -> Collective:
             topology = Topology.to_server(parties, width, bound or None)
             return Collective(self._server, topology, self._channel, code, call.output)
 
         collective = (
-            self._collective(f"{SERVER} {code} {call.output}", width, bound, opened)
+            self._collective(f"{SERVER} {code} {call.output}", width, bound, open_collective)
             if call.numbers is None  # whose ranges are others in every round
-            else opened()
+            else open_collective()
         )
         stacked = np.stack(rows)
-        found: Array = collective.sum(stacked if code is None else code.decode(stacked), call.step)
-        total: Array = Digits.of(call.numbers).together((found if code is None else code.encode(found))[0])
+        result: Array = collective.sum(stacked if code is None else code.decode(stacked), call.step)
+        total: Array = Digits.of(call.numbers).together((result if code is None else code.encode(result))[0])
         silos, server = parties.ids(Role.SILO), parties.ids(Role.SERVER)
         if call.least:
             enough: Array = total >= call.least
@@ -277,18 +277,20 @@ class OneProcess:
         rows = np.stack([np.asarray(calls[silo].terms[receiver]) for silo in others])
         width, parties, call = rows.shape[1], self._channel.parties, calls[0]
 
-        def opened() -> Collective:
+        def open_collective() -> Collective:
             ends = silos[others], int(silos[receiver])
             topology = Topology.to_client(parties, *ends, width, call.bound or None)
             return Collective(self._clients, topology, self._channel, output=call.output)
 
         if call.step.part % 2 == BEGINNING:  # of sums before the first round no two are alike, and each is large
-            found: Array = opened().sum(rows, call.step)[0]
+            result: Array = open_collective().sum(rows, call.step)[0]
         else:
-            found = self._collective(f"{CLIENTS} {receiver}", width, call.bound, opened).sum(rows, call.step)[0]
-        return found
+            result = self._collective(f"{CLIENTS} {receiver}", width, call.bound, open_collective).sum(rows, call.step)[
+                0
+            ]
+        return result
 
-    def _exchanged(self, calls: list[Call]) -> list[list[Array]]:
+    def _exchange_rows(self, calls: list[Call]) -> list[list[Array]]:
         """What each silo is sent, by sender: a message a row."""
         first, silos = calls[0], self._channel.parties.ids(Role.SILO)
         assert first.phase is not None, "what is exchanged has a phase"
@@ -298,15 +300,15 @@ class OneProcess:
             if rows.ndim != 2 or rows.shape[1:] != parts[0].shape[1:] or rows.dtype != parts[0].dtype:
                 raise ProtocolError(f"silos must exchange rows of one type and width; silo {i} does not")
         senders, receivers = np.repeat(silos[ends], [len(rows) for rows in parts], axis=0).T
-        found = [[parts[0][:0] for _ in calls] for _ in calls]
+        result = [[parts[0][:0] for _ in calls] for _ in calls]
         if len(senders):
             arrived = self._channel.send(first.phase, first.step, senders, receivers, np.concatenate(parts))
             places, pair = silos[0] * (len(calls) + 1), arrived.senders + len(calls) * arrived.receivers
             order = np.argsort(pair, kind="stable")
             keys, starts = np.unique(pair[order], return_index=True)
             for key, rows in zip((keys - places).tolist(), np.split(arrived.payload[order], starts[1:]), strict=True):
-                found[key // len(calls)][key % len(calls)] = rows
-        return found
+                result[key // len(calls)][key % len(calls)] = rows
+        return result
 
     def _handed_down(self, call: Call) -> list[None]:
         devices, silos = self._channel.parties.ids(Role.DEVICE), self._channel.parties.ids(Role.SILO)[self._silo_of]
@@ -316,10 +318,10 @@ class OneProcess:
 
     def _collective(self, topology: str, width: int, bound: int, opened: Callable[[], Collective]) -> Collective:
         """One collective for each width of rows, opened when it is first needed."""
-        found = self._opened.get((topology, width, bound))
-        if found is None:
-            found = self._opened[topology, width, bound] = opened()
-        return found
+        result = self._opened.get((topology, width, bound))
+        if result is None:
+            result = self._opened[topology, width, bound] = opened()
+        return result
 
 
 def _spread(rows: list[Array], places: list[Array]) -> Array:

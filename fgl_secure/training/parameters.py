@@ -27,14 +27,14 @@ def unwritten(values: Array, device: torch.device) -> torch.Tensor:
         return torch.from_numpy(values).to(device)
 
 
-def remembered(optimiser: torch.optim.Optimizer) -> dict[str, Array]:
+def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Array]:
     """What it keeps of every parameter, by number of the parameter and name."""
     state = optimiser.state_dict()["state"]
     return {f"{n}/{name}": value.cpu().numpy().copy() for n, kept in state.items() for name, value in kept.items()}
 
 
 def remind(optimiser: torch.optim.Optimizer, arrays: Arrays) -> None:
-    """Gives it back what `remembered` found."""
+    """Gives it back what `optimiser_state` found."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for key, value in arrays.items():
         number, name = key.split("/")
@@ -42,7 +42,7 @@ def remind(optimiser: torch.optim.Optimizer, arrays: Arrays) -> None:
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
 
 
-def drawn(draws: np.random.Generator) -> Array:
+def generator_state(draws: np.random.Generator) -> Array:
     """Where a generator is in its stream, uint64 [6]; it must be the one that `numpy.random.default_rng` makes."""
     state = draws.bit_generator.state
     words = [word for number in state["state"].values() for word in (number >> 64, number & _WORD)]
@@ -50,7 +50,7 @@ def drawn(draws: np.random.Generator) -> Array:
 
 
 def draw_on(draws: np.random.Generator, where: Array) -> None:
-    """Has a generator go on where `drawn` found another one."""
+    """Has a generator go on where `generator_state` found another one."""
     first, second, third, fourth, has, rest = where.tolist()
     numbers = {"state": first << 64 | second, "inc": third << 64 | fourth}
     kept = {"state": numbers, "has_uint32": has, "uinteger": rest}

@@ -58,11 +58,11 @@ def most_rows(silos: int) -> int:
 
 def helpers_of(schemes: Iterable[Scheme]) -> dict[Role, int]:
     """How many helpers the schemes of a run have together: each role as many as the scheme with the most."""
-    found: dict[Role, int] = {}
+    result: dict[Role, int] = {}
     for scheme in schemes:
         for role, count in scheme.helpers.items():
-            found[role] = max(count, found.get(role, 0))
-    return found
+            result[role] = max(count, result.get(role, 0))
+    return result
 
 
 def check_parties(graph: FederatedGraph, schemes: Mapping[str, Scheme], channel: Channel) -> None:

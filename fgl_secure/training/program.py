@@ -15,7 +15,7 @@ import torch
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.calls import Ask, Call
+from fgl_secure.training.calls import AnswerCall, Call
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.typing import Array
 
@@ -67,7 +67,7 @@ class Program(ABC):
 
 _Result = TypeVar("_Result")
 
-_Work = Callable[[Ask], _Result]
+_Work = Callable[[AnswerCall], _Result]
 """Does a silo's work, given what makes its calls."""
 _Answer = Callable[[list[Call]], Sequence[Any]]
 """What every silo gets for a call that all have made."""
@@ -179,7 +179,7 @@ def in_lockstep(works: Sequence[_Work[_Result]], answer: _Answer) -> list[_Resul
             calls = _alike([strand.call for strand in strands])
             if not calls:
                 return [strand.result for strand in strands]
-            replies = _answered(calls, answer)
+            replies = _answer_calls(calls, answer)
             del calls  # what was called with may be large, and is done with
     finally:
         for strand in strands:
@@ -202,7 +202,7 @@ def _alike(calls: list[Call | None]) -> list[Call]:
     return made
 
 
-def _answered(calls: list[Call], answer: _Answer) -> Sequence[Any]:
+def _answer_calls(calls: list[Call], answer: _Answer) -> Sequence[Any]:
     try:
         return answer(calls)
     except Exception as error:  # programs hear of it where they called

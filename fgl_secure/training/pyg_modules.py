@@ -55,9 +55,9 @@ class _Called(TorchFunctionMode):
     def __init__(self, convolutions: Iterable[nn.Module]) -> None:
         super().__init__()
         self.calls: list[object] = []
-        for each in convolutions:
-            each.register_forward_pre_hook(lambda found, _: self.calls.append(found))
-            each.register_forward_hook(lambda found, _, __: self.calls.append(found))
+        for convolution in convolutions:
+            convolution.register_forward_pre_hook(lambda result, _: self.calls.append(result))
+            convolution.register_forward_hook(lambda result, _, __: self.calls.append(result))
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """See `TorchFunctionMode`."""
@@ -83,24 +83,24 @@ def adapt(module: nn.Module) -> AdaptedModule:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         layers, origins = _layers(module, [name for name, part in module.named_modules() if _is_served(part)])
-        unread = [name for name, each in module.named_parameters() if not any(each is origin for origin in origins)]
+        unread = [name for name, item in module.named_parameters() if not any(item is origin for origin in origins)]
         if unread or len({*map(id, origins)}) < len(origins):
             raise InputError(
                 f"module must have each parameter in one weight or bias of {', '.join(OPTIONS)}; found "
                 f"{', '.join(unread) or 'one in several layers'}: "
                 "take out batch normalisation, linear heads and the like"
             )
-        twin = _copied(module)
+        twin = _copy_module(module)
         width = _inputs(twin)
         order, dropout = _order(twin, width)
         _check_equal(twin, order, width)
         layers, origins = _layers(module, order)
-    names = {id(each): name for name, each in module.named_parameters()}
-    return AdaptedModule(module, layers, dropout, tuple(names[id(each)] for each in origins))
+    names = {id(item): name for name, item in module.named_parameters()}
+    return AdaptedModule(module, layers, dropout, tuple(names[id(item)] for item in origins))
 
 
-def _copied(module: nn.Module) -> nn.Module:
-    hooked = [name for name, each in module.named_parameters() if getattr(each, "_backward_hooks", None)]
+def _copy_module(module: nn.Module) -> nn.Module:
+    hooked = [name for name, item in module.named_parameters() if getattr(item, "_backward_hooks", None)]
     if hooked:
         raise InputError(
             f"module.{hooked[0]} must have no hook, because training does not call hooks; found one: remove it"
@@ -118,22 +118,22 @@ def _is_served(part: nn.Module) -> bool:
 
 
 def _check_parameters(module: nn.Module) -> None:
-    for name, each in module.named_parameters():
-        if is_lazy(each):
+    for name, item in module.named_parameters():
+        if is_lazy(item):
             raise InputError(f"module.{name} must have a shape; found none: give in_channels, and not -1")
-        if not each.requires_grad or not each.is_floating_point():
+        if not item.requires_grad or not item.is_floating_point():
             raise InputError(
-                f"module.{name} must be a real parameter that is trained; found it frozen or of {each.dtype}"
+                f"module.{name} must be a real parameter that is trained; found it frozen or of {item.dtype}"
             )
 
 
 def _check_options(module: nn.Module) -> None:
     from torch_geometric.nn import MessagePassing  # noqa: PLC0415  # takes seconds
 
-    found = {name: part for name, part in module.named_modules() if isinstance(part, MessagePassing)}
-    if not found:
+    result = {name: part for name, part in module.named_modules() if isinstance(part, MessagePassing)}
+    if not result:
         raise InputError(f"module must have convolutions among {', '.join(OPTIONS)}; found none")
-    for name, part in found.items():
+    for name, part in result.items():
         kind, place = type(part).__name__, f"module.{name}".rstrip(".")
         if not _is_served(part):
             raise InputError(f"{place} must be one of {', '.join(OPTIONS)}; found {kind}: sums don't serve others")
@@ -151,19 +151,19 @@ def _layers(
     made = nn.ModuleList()
     for name in order:
 
-        def copied(parameter: Any, place: str = f"module.{name}".rstrip(".")) -> nn.Parameter:
+        def copy_parameter(parameter: Any, place: str = f"module.{name}".rstrip(".")) -> nn.Parameter:
             if not isinstance(parameter, nn.Parameter):
                 raise InputError(
                     f"{place} must have parameters as weights and bias; found {parameter!r}: take bias=True"
                 )
             turned = parameter.detach().t().cpu().to(dtype)
-            found = nn.Parameter(turned.clone(memory_format=torch.contiguous_format))
-            origins[id(found)] = parameter
-            return found
+            result = nn.Parameter(turned.clone(memory_format=torch.contiguous_format))
+            origins[id(result)] = parameter
+            return result
 
         part = module.get_submodule(name)
-        made.append(_MAKERS[type(part).__name__](part, copied))
-    return made, [origins[id(each)] for each in made.parameters()]
+        made.append(_MAKERS[type(part).__name__](part, copy_parameter))
+    return made, [origins[id(item)] for item in made.parameters()]
 
 
 def _gcn(part: Any, copied: _Copy) -> MessageLayer:
@@ -181,13 +181,13 @@ def _sage(part: Any, copied: _Copy) -> MessageLayer:
 
 def _gin(part: Any, copied: _Copy) -> MessageLayer:
     inner = part.nn.modules() if isinstance(part.nn, nn.Module) else ()
-    linear = [each for each in inner if getattr(getattr(each, "weight", None), "ndim", 0) == 2]
+    linear = [item for item in inner if getattr(getattr(item, "weight", None), "ndim", 0) == 2]
     if not linear or isinstance(part.eps, nn.Parameter):
         raise InputError("nn of GINConv must be linear parts with ReLU between them, and eps fixed; found otherwise")
     layer = GINLayer(*(1,) * (len(linear) + 1), eps=float(part.eps))
     layer.weight, layer.bias = copied(linear[0].weight), copied(linear[0].bias)
-    layer.weights = nn.ParameterList(copied(each.weight) for each in linear[1:])
-    layer.biases = nn.ParameterList(copied(each.bias) for each in linear[1:])
+    layer.weights = nn.ParameterList(copied(item.weight) for item in linear[1:])
+    layer.biases = nn.ParameterList(copied(item.bias) for item in linear[1:])
     return layer
 
 
@@ -202,13 +202,13 @@ def _order(twin: nn.Module, width: int) -> tuple[list[str], float]:
     x, edges = _random_graph(width, *GRAPHS[0])
     with _Called(names) as called:
         trained = _output(twin.train(), x, edges)
-    order = list(dict.fromkeys(each for each in called.calls if isinstance(each, nn.Module)))
-    rates = [each for each in called.calls if isinstance(each, float)]
+    order = list(dict.fromkeys(item for item in called.calls if isinstance(item, nn.Module)))
+    rates = [item for item in called.calls if isinstance(item, float)]
     expected: list[object] = []
     for part in order:
         expected += [part, part, *(rates[:1] if part is not order[-1] else ())]
     if called.calls != expected or len(order) != len(names):
-        told = ", ".join(names[each] if isinstance(each, nn.Module) else f"dropout {each}" for each in called.calls)
+        told = ", ".join(names[item] if isinstance(item, nn.Module) else f"dropout {item}" for item in called.calls)
         raise InputError(
             "module must call each convolution once, one after another, with one rate of dropout between them or none, "
             f"and no dropout elsewhere; found, as they begin and end: {told or 'no call'}"
@@ -220,14 +220,16 @@ def _order(twin: nn.Module, width: int) -> tuple[list[str], float]:
         )
     if rates and rates[0] >= 1:
         raise InputError(f"dropout of module must be below 1; found {rates[0]}")
-    return [names[each] for each in order], rates[0] if rates else 0.0
+    return [names[item] for item in order], rates[0] if rates else 0.0
 
 
 def _check_equal(twin: nn.Module, order: list[str], width: int) -> None:
     """Compare outputs and gradients of a module and its layers; the weights that it has could hide a part."""
     for nodes, scale, symmetric in GRAPHS:
-        for each in twin.parameters():
-            each.copy_(torch.randn_like(each) * (each.shape[1] ** -0.5 if each.ndim == 2 else scale))
+        for parameter in twin.parameters():
+            parameter.copy_(
+                torch.randn_like(parameter) * (parameter.shape[1] ** -0.5 if parameter.ndim == 2 else scale)
+            )
         x, edges = _random_graph(width, nodes, scale, symmetric)
         layers, origins = _layers(twin, order, torch.float64)
         with torch.enable_grad():
@@ -254,9 +256,9 @@ def _near(one: torch.Tensor, other: torch.Tensor) -> bool:
 def _slopes(output: torch.Tensor, weights: torch.Tensor, parameters: list[nn.Parameter]) -> list[torch.Tensor]:
     """Return the gradient of a weighted sum of outputs by each parameter, zeros where it has none."""
     if not output.requires_grad:
-        return [torch.zeros_like(each) for each in parameters]
-    found = torch.autograd.grad((output * weights).sum(), parameters, allow_unused=True)
-    return [torch.zeros_like(each) if slope is None else slope for each, slope in zip(parameters, found, strict=True)]
+        return [torch.zeros_like(item) for item in parameters]
+    slopes = torch.autograd.grad((output * weights).sum(), parameters, allow_unused=True)
+    return [torch.zeros_like(item) if slope is None else slope for item, slope in zip(parameters, slopes, strict=True)]
 
 
 def _random_graph(width: int, nodes: int, scale: float, symmetric: bool) -> tuple[torch.Tensor, torch.Tensor]:
@@ -270,7 +272,7 @@ def _random_graph(width: int, nodes: int, scale: float, symmetric: bool) -> tupl
 
 def _inputs(twin: nn.Module) -> int:
     """Return how many features a module takes: the first width among those of its weights that it runs with."""
-    *widths, last = dict.fromkeys(each.shape[1] for each in twin.parameters() if each.ndim == 2)
+    *widths, last = dict.fromkeys(parameter.shape[1] for parameter in twin.parameters() if parameter.ndim == 2)
     for width in widths:
         with suppress(InputError):
             _output(twin, *_random_graph(width, *GRAPHS[0]))
@@ -293,10 +295,10 @@ def _output(module: nn.Module, x: torch.Tensor, edges: torch.Tensor, *, learning
 
 def _on_whole_graph(layers: Iterable[Any], x: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
     """Return what layers give where one place has all edges."""
-    heard = torch.bincount(edges[1], minlength=len(x))[:, None].to(x.dtype)
-    h, degrees = x, Degrees(heard, heard, heard)
+    received = torch.bincount(edges[1], minlength=len(x))[:, None].to(x.dtype)
+    h, degrees = x, Degrees(received, received, received)
     for number, layer in enumerate(layers):
-        kept = layer.kept(h if number == 0 else torch.relu(h))
+        kept = layer.local_state(h if number == 0 else torch.relu(h))
         messages = layer.message(kept, degrees)
         h = layer.update(kept, torch.zeros_like(messages).index_add(0, edges[1], messages[edges[0]]), degrees)
     return h

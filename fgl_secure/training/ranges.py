@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, FixedPoint
 from fgl_secure.algebra.checks import finite, largest_magnitude
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.quantization import LowPrecision, Overflow, joined
+from fgl_secure.algebra.quantization import LowPrecision, Overflow, join_digits
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.streams import KEY_BYTES, FieldStream
 from fgl_secure.errors import FieldRangeError, PrecisionWarning
@@ -31,7 +31,7 @@ from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, ROW_BOUND, Rounding
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Step
-from fgl_secure.training.calls import Ask, Call, Setting
+from fgl_secure.training.calls import AnswerCall, Call, CollectiveSetting
 from fgl_secure.training.gradient_sums import DeviceFactors
 from fgl_secure.training.server_sums import REMEDY
 from fgl_secure.training.silo import Facts
@@ -74,7 +74,7 @@ def rounding_key(coins: Coins) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RangedParts:
     """Numbers that are summed at few bits, part by part, each in a range of its own.
 
     Attributes:
@@ -100,7 +100,7 @@ class Parts:
         above = (0.0, *(2.0**e for e in self.exponents[:-1]))
         return Levels(modulus, (above,) * len(self.lengths))
 
-    def weighted(self, values: NDArray[np.floating], weight: int = 1) -> Floats:
+    def weigh(self, values: NDArray[np.floating], weight: int = 1) -> Floats:
         """Numbers times their weight, float64.
 
         Raises:
@@ -145,7 +145,7 @@ class Digits:
         return np.array([self.whole, self.places, self.bits], dtype=np.int64)
 
     @property
-    def spared(self) -> int:
+    def spared_entries(self) -> int:
         """By how many entries a sum is shorter when its integers are put together."""
         return self.whole * max(self.places - 1, 0)
 
@@ -153,8 +153,8 @@ class Digits:
         """A sum with its integers put together."""
         if not self.whole:
             return total
-        at = len(total) - self.whole * self.places
-        return np.concatenate([total[:at], joined(total[at:], self.whole, self.bits)])
+        index = len(total) - self.whole * self.places
+        return np.concatenate([total[:index], join_digits(total[index:], self.whole, self.bits)])
 
 
 NO_DIGITS = Digits()
@@ -195,7 +195,7 @@ class Ranges:
         ask: makes calls.
     """
 
-    def __init__(self, setting: Setting, next_step: Callable[[], Step], ask: Ask) -> None:
+    def __init__(self, setting: CollectiveSetting, next_step: Callable[[], Step], ask: AnswerCall) -> None:
         self._setting, self._next_step, self._ask, self._warned = setting, next_step, ask, False
 
     def exponents(self, magnitudes: Sequence[float], bounds: Sequence[float]) -> list[int]:
@@ -211,7 +211,7 @@ class Ranges:
         """
         if not self._setting.finds_ranges:
             return [0] * len(magnitudes)
-        if max(finite(each, "numbers", REMEDY) for each in magnitudes) > 2.0**_LARGEST:
+        if max(finite(magnitude, "numbers", REMEDY) for magnitude in magnitudes) > 2.0**_LARGEST:
             raise FieldRangeError(f"numbers must not exceed 2^{_LARGEST}; at least one does: {REMEDY}")
         step, modulus = self._next_step(), self._setting.schemes[SERVER].modulus
         levels = Levels(modulus or MERSENNE_61, tuple(map(_levels, bounds)))
@@ -220,23 +220,23 @@ class Ranges:
             reached = (reached != 0).astype(np.int64)
         call = Call(SERVER, step, reached, bound=0 if modulus else 1, least=1, output=_RANGES)
         told: NDArray[np.bool_] = self._ask(call)
-        return [_FACTOR_BITS * count for count in levels.reached(told, range(len(bounds)))]
+        return [_FACTOR_BITS * count for count in levels.reached_levels(told, range(len(bounds)))]
 
     def of_rows(self, rows: Array, code: FixedPoint) -> int:
         """Return the exponent of rows for neighbours [m, d]; negative where their bound is wider than all rows need."""
         if not self._setting.finds_ranges:
             return 0
         wider = max(math.floor(math.log2(code.bound / ROW_BOUND)), 0)
-        (found,) = self.exponents([largest_magnitude(rows)], [math.ldexp(code.bound, -wider)])
-        exponent = found - wider
+        (result,) = self.exponents([largest_magnitude(rows)], [math.ldexp(code.bound, -wider)])
+        exponent = result - wider
         self._warn_of_rounding(rows, code, exponent)
         return exponent
 
     def of_entries(self, values: Array, lengths: Sequence[int], bound: float) -> Ids:
         """Return the exponent of each entry of values [P] whose parts have these lengths: int64 [P]."""
         parts = np.split(values, np.cumsum(lengths)[:-1])
-        found = self.exponents([largest_magnitude(part) for part in parts], [bound] * len(parts))
-        return np.repeat(np.array(found, dtype=np.int64), lengths)
+        entries = self.exponents([largest_magnitude(part) for part in parts], [bound] * len(parts))
+        return np.repeat(np.array(entries, dtype=np.int64), lengths)
 
     def of_columns(self, rows: Array) -> Ids:
         """Return the exponent of each column of rows [m, d] of the silo's devices: int64 [d]."""
@@ -249,10 +249,10 @@ class Ranges:
         """Return factors over powers of two, and for each parameter e, so that 2^e times its sum is the gradient's."""
         if not (self._setting.finds_ranges and self._setting.sums_gradients):
             return tuple(factors), [0] * len(factors)
-        magnitudes = [each for one in factors for each in _magnitudes(one)]
-        found = np.reshape(self.exponents(magnitudes, _FACTOR_BOUNDS * len(factors)), (-1, 3)).tolist()
-        smaller = tuple(_shrunk_factors(one, each) for one, each in zip(factors, found, strict=True))
-        return smaller, [left + max(right, both - left) for left, right, both in found]
+        magnitudes = [item for one in factors for item in _magnitudes(one)]
+        result = np.reshape(self.exponents(magnitudes, _FACTOR_BOUNDS * len(factors)), (-1, 3)).tolist()
+        smaller = tuple(_shrunk_factors(one, item) for one, item in zip(factors, result, strict=True))
+        return smaller, [left + max(right, both - left) for left, right, both in result]
 
     def _warn_of_rounding(self, rows: Array, code: FixedPoint, exponent: int) -> None:
         """Warns, once a run, where most of a silo's rows that are not zero round to zero.
@@ -290,7 +290,7 @@ _FACTOR_BOUNDS = (LARGEST_LEFT, LARGEST_RIGHT, LARGEST_PRODUCT * (1 - 2.0**-_FIN
 def _magnitudes(factors: DeviceFactors) -> tuple[float, float, float]:
     """The largest magnitude of left rows, of right rows, and of the product of two entries of one device."""
     sides = (factors.left, factors.right)
-    left, right = (np.maximum(each.max(axis=(0, 2)), -each.min(axis=(0, 2))).astype(np.float64) for each in sides)
+    left, right = (np.maximum(side.max(axis=(0, 2)), -side.min(axis=(0, 2))).astype(np.float64) for side in sides)
     return largest_magnitude(left), largest_magnitude(right), largest_magnitude(left * right)
 
 
@@ -317,7 +317,7 @@ class LowSums:
         setting: what the silo knows, its key for rounding among it.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: CollectiveSetting) -> None:
         self._setting = setting
         self._errors: dict[str, Floats] = {}
 
@@ -326,9 +326,9 @@ class LowSums:
         values: Floats,
         whole: Ids,
         most: int,
-        of: Parts,
+        of: RangedParts,
         steps: tuple[Step, Step],
-        ask: Ask,
+        ask: AnswerCall,
         *,
         mean: bool = False,
         output: str | None = None,
@@ -359,24 +359,24 @@ class LowSums:
         assert modulus is not None, "schemes with a precision find ranges"
         assert bits is not None, "it is asked for under them only"
         feedback, name = scheme.rounding is Rounding.ERROR_FEEDBACK and not second.evaluation, str(second.part)
-        values = values + shrunk(self._kept(name, len(values)), exponents) if feedback else values
+        values = values + shrunk(self._kept_errors(name, len(values)), exponents) if feedback else values
         levels = of.levels(modulus)
         reached = levels.encode(of.magnitudes(values), StepCoins(key, first))
         told: NDArray[np.bool_] = ask(Call(SERVER, first, reached, least=1))
-        bounds = of.bounds(levels.reached(told, range(len(of.lengths))))
+        bounds = of.bounds(levels.reached_levels(told, range(len(of.lengths))))
         numbers = LowPrecision(bits, of.lengths, bounds, len(whole), most)
-        row, errors = numbers.rounded(values, whole, StepCoins(key, second))
+        row, errors = numbers.round(values, whole, StepCoins(key, second))
         if feedback:
             self._errors[name] = shrunk(errors, np.negative(exponents))
         parts = (len(values),) if mean else ()
         call = Call(SERVER, second, row, numbers.largest, numbers=numbers, parts=parts, output=output)
-        found: Floats = ask(call)
-        at = len(values)
-        return found[:at] * np.repeat(numbers.units, numbers.lengths), found[at:].astype(np.int64)
+        result: Floats = ask(call)
+        index = len(values)
+        return result[:index] * np.repeat(numbers.units, numbers.lengths), result[index:].astype(np.int64)
 
-    def _kept(self, name: str, size: int) -> Floats:
-        found = self._errors.get(name)
-        return np.zeros(size) if found is None or len(found) != size else found
+    def _kept_errors(self, name: str, size: int) -> Floats:
+        result = self._errors.get(name)
+        return np.zeros(size) if result is None or len(result) != size else result
 
     def state(self) -> dict[str, Array]:
         """The errors that are kept, by name of their sum; secret."""

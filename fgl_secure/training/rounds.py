@@ -41,7 +41,7 @@ class Figures:
     score: float | None = None
 
 
-class Rounds(Program):
+class TrainingRounds(Program):
     """A program that trains, keeps the best round, and stops where nothing has been gained for long.
 
     Args:
@@ -93,7 +93,7 @@ class Rounds(Program):
         """Return what each of the silo's nodes adds to the counts, float [m, COUNTS or more]."""
         return marks_of(self.silo, predicted).astype(np.float32)
 
-    def told(
+    def sum_figures(
         self, predicted: Array, losses: NDArray[np.floating[Any]] | None = None, values: Array = NOTHING
     ) -> tuple[Floats, Figures]:
         """Sums figures up: over the silo's devices, and with them, and a vector of the silo's own, over all silos.
@@ -160,7 +160,7 @@ def run(
     """Runs all rounds of a program that trains.
 
     Args:
-        process: its silos; their programs are `Rounds`.
+        process: its silos; their programs are `TrainingRounds`.
         most: most rounds that there can be.
         transcript: what is said in them.
         progress: called after each round.
@@ -171,7 +171,7 @@ def run(
         What the silos report; `accuracy.per_silo` is put together from what each of them knows of its own nodes.
     """
     first, log = process.programs[0], RoundLog(most, progress, start)
-    assert isinstance(first, Rounds)
+    assert isinstance(first, TrainingRounds)
     process.begin()
     show = shown or (lambda: None)
     show()

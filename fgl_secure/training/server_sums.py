@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fgl_secure.algebra import FixedPoint
-from fgl_secure.algebra.quantization import scaled
+from fgl_secure.algebra.quantization import scale
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
@@ -129,15 +129,15 @@ class Units:
 
     def encode(self, rows: Floats) -> Ids:
         """Int64 [k, P] of reals [k, P]."""
-        at = rows.shape[-1] - self.counts
-        units = scaled(rows[..., :at], self.grid.fraction_bits)
-        found: Ids = np.rint(np.concatenate([units, rows[..., at:]], axis=-1)).astype(np.int64)
-        return found
+        index = rows.shape[-1] - self.counts
+        units = scale(rows[..., :index], self.grid.fraction_bits)
+        result: Ids = np.rint(np.concatenate([units, rows[..., index:]], axis=-1)).astype(np.int64)
+        return result
 
     def decode(self, sums: Ids) -> Floats:
         """Float64 [k, P] of integers [k, P]."""
-        at = sums.shape[-1] - self.counts
-        return np.concatenate([self.grid.decode(sums[..., :at]), sums[..., at:]], axis=-1)
+        index = sums.shape[-1] - self.counts
+        return np.concatenate([self.grid.decode(sums[..., :index]), sums[..., index:]], axis=-1)
 
 
 def quotients(total: Ids, parts: Sequence[int]) -> Floats:
@@ -151,11 +151,11 @@ def quotients(total: Ids, parts: Sequence[int]) -> Floats:
     Returns:
         float64 [sum of parts + c]: numerators over their denominator, NaN where it is 0, and the counts.
     """
-    at = sum(parts)
-    below = np.repeat(total[at : at + len(parts)], parts).astype(np.float64)
-    found = np.full(at, np.nan)
-    np.divide(total[:at], below, out=found, where=below != 0)
-    return np.concatenate([found, total[at + len(parts) :]])
+    index = sum(parts)
+    below = np.repeat(total[index : index + len(parts)], parts).astype(np.float64)
+    result = np.full(index, np.nan)
+    np.divide(total[:index], below, out=result, where=below != 0)
+    return np.concatenate([result, total[index + len(parts) :]])
 
 
 def server_topology(clients: int) -> Topology:

@@ -175,7 +175,7 @@ class Silo:
         return np.searchsorted(self.nodes, numbers)
 
     @property
-    def heard(self) -> Ids:
+    def neighbour_counts(self) -> Ids:
         """int64 [m]: from how many neighbours each node hears."""
         return np.bincount(self.local(self.kept_edges[1, self.inside[1]]), minlength=len(self.nodes)).astype(np.int64)
 
@@ -216,7 +216,7 @@ class Silo:
             MalformedMessageError: it holds something else.
             InputError: something is missing, of another kind, or does not fit together.
         """
-        found = named_from_bytes(path.read_bytes())
+        result = named_from_bytes(path.read_bytes())
         kinds = {
             "silo": ("<i8", 0),
             "name": ("|u1", 1),
@@ -224,17 +224,17 @@ class Silo:
             **_ARRAYS,
         }
         for name, kind in kinds.items():
-            if name not in found or (found[name].dtype.str, found[name].ndim) != kind:
+            if name not in result or (result[name].dtype.str, result[name].ndim) != kind:
                 raise InputError(f"{path.name} must hold {name} of type {kind[0]} with {kind[1]} axes; it does not")
         apart = ("sizes", "feature_bits", "large_features")
-        facts = {name: int(found[f"facts/{name}"]) for name in _FACTS if name not in apart}
-        sizes, bits = tuple(found["facts/sizes"].tolist()), int(found["facts/feature_bits"])
-        large = bool(found["facts/large_features"])
-        called = found["name"].tobytes().decode("utf-8", errors="replace")
-        arrays, own = {name: found[name] for name in _ARRAYS if name != "edges"}, within("own", found)
-        arrays["kept_edges"] = narrow(found["edges"])
+        facts = {name: int(result[f"facts/{name}"]) for name in _FACTS if name not in apart}
+        sizes, bits = tuple(result["facts/sizes"].tolist()), int(result["facts/feature_bits"])
+        large = bool(result["facts/large_features"])
+        called = result["name"].tobytes().decode("utf-8", errors="replace")
+        arrays, own = {name: result[name] for name in _ARRAYS if name != "edges"}, within("own", result)
+        arrays["kept_edges"] = narrow(result["edges"])
         known = Facts(sizes, **facts, name=called, feature_bits=None if bits < 0 else bits, large_features=large)
-        return cls(known, int(found["silo"]), own=own, **arrays)
+        return cls(known, int(result["silo"]), own=own, **arrays)
 
 
 def _ascends(numbers: Ids) -> bool:

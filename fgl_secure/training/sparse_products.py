@@ -106,7 +106,7 @@ class SparseMatrix:
         """The product float [n, c] with values [m, c]."""
         return multiply(self._matrix, self._transposed, values)
 
-    def transposed(self, values: torch.Tensor) -> torch.Tensor:
+    def transposed_product(self, values: torch.Tensor) -> torch.Tensor:
         """The product of the transpose, float [m, c], with values [n, c]."""
         return multiply(self._transposed, self._matrix, values)
 

@@ -58,11 +58,11 @@ def ckks_sum(matrices: Sequence[Any], *, bound: float | None = None) -> Encrypte
     clients = len(matrices)
     if clients < 2:
         raise InputError(f"matrices must be at least 2, or the sum is one client's own; found {clients}")
-    rows = [as_floats(each, "matrices") for each in matrices]
+    rows = [as_floats(item, "matrices") for item in matrices]
     shape = rows[0].shape
-    if any(each.shape != shape for each in rows) or not rows[0].size:
-        raise InputError(f"matrices must have one shape, not empty; found {[list(each.shape) for each in rows]}")
-    values = np.stack([each.reshape(-1) for each in rows])
+    if any(item.shape != shape for item in rows) or not rows[0].size:
+        raise InputError(f"matrices must have one shape, not empty; found {[list(item.shape) for item in rows]}")
+    values = np.stack([item.reshape(-1) for item in rows])
     largest = check_finite(values, "matrices")
     code = FixedPoint.for_sums(
         bound=(largest or 1.0) if bound is None else bound, terms=clients, limit=Ckks().limit(clients), what="entries"
@@ -72,6 +72,6 @@ def ckks_sum(matrices: Sequence[Any], *, bound: float | None = None) -> Encrypte
     topology = Topology.to_client(parties, silos[:clients], int(silos[clients]), values.shape[1], code.largest)
     units = Collective(Ckks(), topology, channel).sum(code.encode(values), Step(0))
     total = code.decode(units).reshape(shape)
-    if all(sparse.issparse(each) for each in matrices):
+    if all(sparse.issparse(item) for item in matrices):
         total = sparse.csr_array(total)
     return EncryptedSum(total, clients * code.error, channel.transcript.byte_count, channel.transcript)

@@ -18,16 +18,16 @@ from fgl_secure.protocols.ckks.wire import (
     check_field,
     ciphertext_fields,
     ciphertexts_of,
-    encrypted,
-    padded,
+    encrypt,
+    pad,
     public_bytes,
     public_key,
     secret_bytes,
     secret_keys,
-    unpadded,
+    unpad,
 )
-from fgl_secure.protocols.secagg.server import Attendance
-from fgl_secure.protocols.secagg.terms import OneSumMachine, Stage, bytes_of, each_row, flags_of
+from fgl_secure.protocols.secagg.server import ResponseTracker
+from fgl_secure.protocols.secagg.terms import AggregationMachine, Stage, bytes_of, each_row, flags_of
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Ids, Integers
 
@@ -73,7 +73,7 @@ class KeyRing:
     held: dict[tuple[int, int, Parameters], PublicKey] = field(default_factory=dict)
 
 
-class _KeyHolders(OneSumMachine):
+class _KeyHolders(AggregationMachine):
     """What those have in common who are given the receiver's public key.
 
     Args:
@@ -97,12 +97,12 @@ class _KeyHolders(OneSumMachine):
         if KEY in messages.fields:
             check_field(messages, KEY_SIZE, np.dtype(np.uint32), (1,))
             rows = bytes_of(messages, KEY, public_bytes(plan.parameters))
-            files = unpadded(rows, messages[KEY_SIZE][:, 0], "public keys")
-            found = {data: public_key(data, plan.parameters) for data in set(files)}
-            if any(found[data].fingerprint != name.tobytes() for data, name in zip(files, names, strict=True)):
+            files = unpad(rows, messages[KEY_SIZE][:, 0], "public keys")
+            result = {data: public_key(data, plan.parameters) for data in set(files)}
+            if any(result[data].fingerprint != name.tobytes() for data, name in zip(files, names, strict=True)):
                 raise ProtocolError("a key must be the one that is named with it; found another")
             for party, data in zip(messages.receivers.tolist(), files, strict=True):
-                self._ring.held[party, plan.terms.receiver, plan.parameters] = found[data]
+                self._ring.held[party, plan.terms.receiver, plan.parameters] = result[data]
         named = zip(messages.receivers.tolist(), names, strict=True)
         return messages.receivers[[self._holds(party, row.tobytes()) for party, row in named]]
 
@@ -115,13 +115,13 @@ class _KeyHolders(OneSumMachine):
 
     def _arrays(self) -> dict[str, Array]:
         mine = [(party, key) for party in self.parties.tolist() if (key := self._key_of(party)) is not None]
-        rows, sizes = padded([key.to_bytes() for _, key in mine], public_bytes(self._plan.parameters))
+        rows, sizes = pad([key.to_bytes() for _, key in mine], public_bytes(self._plan.parameters))
         holders = np.array([party for party, _ in mine], dtype=np.int64)
         return {**super()._arrays(), "holders": holders, "keys": rows, "key sizes": sizes}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
-        files = unpadded(arrays["keys"], arrays["key sizes"], "public keys")
+        files = unpad(arrays["keys"], arrays["key sizes"], "public keys")
         keys = [public_key(data, self._plan.parameters) for data in files]
         for party in self.parties.tolist():
             self._ring.held.pop((party, self._plan.terms.receiver, self._plan.parameters), None)
@@ -129,7 +129,7 @@ class _KeyHolders(OneSumMachine):
             self._ring.held[party, self._plan.terms.receiver, self._plan.parameters] = key
 
 
-class Senders(_KeyHolders):
+class EncryptingSenders(_KeyHolders):
     """Those who bring vectors, and encrypt them when the receiver names the key."""
 
     def __init__(self, parties: Ids, plan: ReceiverKeyPlan, ring: KeyRing) -> None:
@@ -142,10 +142,10 @@ class Senders(_KeyHolders):
         if rows is None:
             raise InputError(f"rows must be given where {len(self.parties)} senders are hosted; found None")
         self.terms.check_rows(rows, len(self.parties), None)
-        self._started(step)
+        self._start_step(step)
         self._rows, self._called, self._answered = rows, _NOBODY, _NOBODY
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """The key, or its name."""
         self._check_head(messages, {Phase.ENCRYPTION_KEY: None}, Phase.ENCRYPTION_KEY)
         again = np.isin(messages.receivers, np.union1d(self._called, self._answered))
@@ -153,7 +153,7 @@ class Senders(_KeyHolders):
             raise ProtocolError(f"party {messages.receivers[again][0]} must be told of one key a sum; found a second")
         self._called = np.union1d(self._called, self._take_keys(messages))
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Vectors of those who hold the key, some at a time."""
         called, rows = self._called, self._rows
         if not len(called) or rows is None:
@@ -162,15 +162,15 @@ class Senders(_KeyHolders):
         self._called, self._answered = _NOBODY, np.union1d(self._answered, called)
         if len(self._answered) == len(self.parties):
             self._rows = None
-        return self._sent(called, rows, self.now)
+        return self._send_ciphertexts(called, rows, self.now)
 
-    def _sent(self, called: Ids, rows: Integers, step: Step) -> Iterator[Messages]:
+    def _send_ciphertexts(self, called: Ids, rows: Integers, step: Step) -> Iterator[Messages]:
         """Ciphertexts sender by sender, in the order of the topology."""
         order = self.terms.clients[np.isin(self.terms.clients, self.parties)]
         places = np.flatnonzero(np.isin(order, called))
         for first in range(0, len(places), self._plan.messages_at_once):
             some = places[first : first + self._plan.messages_at_once]
-            made = (encrypted(self._key(int(order[at])), rows[at]) for at in some.tolist())
+            made = (encrypt(self._key(int(order[index])), rows[index]) for index in some.tolist())
             fields = ciphertext_fields(made, len(some), self._plan.count, self._plan.parameters)
             yield Messages(Phase.CIPHERTEXTS, step, order[some], np.full(len(some), self.terms.server), fields)
 
@@ -194,14 +194,14 @@ class Aggregator(_KeyHolders):
 
     def __init__(self, parties: Ids, plan: ReceiverKeyPlan, ring: KeyRing) -> None:
         super().__init__(parties, plan, ring)
-        self._here = Attendance(plan.terms)
+        self._here = ResponseTracker(plan.terms)
         self._adding: RunningSums | None = None
         self._included = np.zeros(plan.terms.n, dtype=np.bool_)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
         self._unexpected_rows(rows)
-        self._started(step)
+        self._start_step(step)
         self._here.go(None)
         self._adding, self._included = None, np.zeros(self.terms.n, dtype=np.bool_)
 
@@ -211,11 +211,11 @@ class Aggregator(_KeyHolders):
         return self._step is None
 
     @property
-    def included(self) -> Ids | None:
+    def contributors(self) -> Ids | None:
         """Whose vectors are in the sum, once it is sent."""
         return self.terms.clients[self._included] if self._included.any() else None
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """The key, or vectors: each that is good is added at once."""
         adding = self._adding
         due = Phase.ENCRYPTION_KEY if adding is None else Phase.CIPHERTEXTS
@@ -240,7 +240,7 @@ class Aggregator(_KeyHolders):
         self._adding = RunningSums(key, self._plan.count)
         self._here.go(Stage.VECTORS)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """The sum, when the vectors are in.
 
         Raises:
@@ -268,14 +268,14 @@ class Aggregator(_KeyHolders):
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         rows, key = arrays[CIPHERTEXTS], self._key_of(self.terms.server)
-        totals = unpadded(rows[0], arrays[SIZES][0], "ciphertexts") if len(rows) else []
+        totals = unpad(rows[0], arrays[SIZES][0], "ciphertexts") if len(rows) else []
         adding = arrays["adding"][0] and key is not None
-        self._adding = RunningSums.restored(key, self._plan.count, totals) if adding and key is not None else None
+        self._adding = RunningSums.restore(key, self._plan.count, totals) if adding and key is not None else None
         self._included = arrays["included"]
         self._here.restore(arrays)
 
 
-class Receiver(OneSumMachine):
+class KeyReceiver(AggregationMachine):
     """The one who holds the key: it names it to the others, gives it to those who lack it, and decrypts the sum.
 
     Args:
@@ -303,15 +303,15 @@ class Receiver(OneSumMachine):
         self._unexpected_rows(rows)
         if self._step is not None and not self._speaks:
             self._told.clear()  # there was no sum: perhaps somebody lacks the key
-        self._started(step)
+        self._start_step(step)
         self._speaks, self._ciphertexts, self._included = True, (), np.zeros(self.terms.n, dtype=np.bool_)
 
     @property
-    def included(self) -> Ids | None:
+    def contributors(self) -> Ids | None:
         """Whose vectors are in the sum, as the aggregator says."""
         return self.terms.clients[self._included] if self._included.any() else None
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """The encrypted sum, once."""
         self._check_head(messages, {Phase.CIPHERTEXT_SUMS: None}, None if self._speaks else Phase.CIPHERTEXT_SUMS)
         self._check_from(messages, self.terms.server)
@@ -324,7 +324,7 @@ class Receiver(OneSumMachine):
             )
         self._ciphertexts, self._included = ciphertexts_of(messages, 0), included[0].copy()
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """The key at the start, and the decryption at the end.
 
         Raises:
@@ -345,7 +345,7 @@ class Receiver(OneSumMachine):
         others, pair = self._plan.others, self._pair
         lacking = np.array([party not in self._told for party in others.tolist()], dtype=np.bool_)
         name = np.frombuffer(pair.public.fingerprint, dtype=np.uint8)[None]
-        key, size = padded([pair.public_context()], public_bytes(self._plan.parameters))
+        key, size = pad([pair.public_context()], public_bytes(self._plan.parameters))
         whole: dict[str, Array] = {FINGERPRINT: name, KEY: key, KEY_SIZE: size[:, None]}
         for flags, told in ((lacking, whole), (~lacking, {FINGERPRINT: name})):
             to = others[flags]
@@ -355,7 +355,7 @@ class Receiver(OneSumMachine):
         self._told |= set(others.tolist())
 
     def _arrays(self) -> dict[str, Array]:
-        file, size = padded([self._pair.secret_file()], secret_bytes(self._plan.parameters))
+        file, size = pad([self._pair.secret_file()], secret_bytes(self._plan.parameters))
         waiting = [self._ciphertexts] if self._ciphertexts else []
         return {
             **super()._arrays(),
@@ -371,7 +371,7 @@ class Receiver(OneSumMachine):
         super()._take_arrays(arrays)
         (pair,) = secret_keys(arrays["pair"], arrays["pair size"])
         rows = arrays[CIPHERTEXTS]
-        self._ciphertexts = unpadded(rows[0], arrays[SIZES][0], "ciphertexts") if len(rows) else ()
+        self._ciphertexts = unpad(rows[0], arrays[SIZES][0], "ciphertexts") if len(rows) else ()
         self._ring.pairs[self._name] = pair
         self._told.clear()
         self._told |= set(arrays["told"].tolist())

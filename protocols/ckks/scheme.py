@@ -11,15 +11,21 @@ import numpy as np
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
 from fgl_secure.crypto.cryptography import RealCryptography
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.ckks.receiver_machines import Aggregator, KeyRing, Receiver, ReceiverKeyPlan, Senders
+from fgl_secure.protocols.ckks.receiver_machines import (
+    Aggregator,
+    EncryptingSenders,
+    KeyReceiver,
+    KeyRing,
+    ReceiverKeyPlan,
+)
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
 from fgl_secure.protocols.ckks.shared_server import SharedKeyServer
 from fgl_secure.protocols.ckks.wire import SharedKeyPlan
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.secagg.scheme import OneSumScheme, threshold_of
-from fgl_secure.protocols.secagg.terms import OneSum
 from fgl_secure.protocols.pairwise_masking.scheme import sum_leaks
 from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.secagg.scheme import AggregationScheme, threshold_of
+from fgl_secure.protocols.secagg.terms import AggregationTerms
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -124,7 +130,7 @@ LEAST_TERMS = 2
 """Of sums that are not one sender's vector."""
 
 
-class _CkksScheme(OneSumScheme):
+class _CkksScheme(AggregationScheme):
     """Sums of integers, each with a bound, under CKKS."""
 
     wide: ClassVar[str] = "a number takes a slot of a ciphertext, which is as large whatever is in it"
@@ -144,7 +150,7 @@ class _CkksScheme(OneSumScheme):
         """Where the proved bound of the error reaches 1/2."""
         return limit(terms)
 
-    def _parameters(self, topology: Topology, session: bytes, draws: Draws) -> tuple[OneSum, Parameters]:
+    def _parameters(self, topology: Topology, session: bytes, draws: Draws) -> tuple[AggregationTerms, Parameters]:
         """Terms and parameters of sums.
 
         Raises:
@@ -183,7 +189,7 @@ class Ckks(_CkksScheme):
 
     def refuses(self, topology: Topology) -> str | None:
         """Served is one sum of integers that another party adds up than the one entitled to it."""
-        why = OneSumScheme.refuses(self, topology)
+        why = AggregationScheme.refuses(self, topology)
         if why is None and topology.aggregator == topology.receiver:
             return "whoever adds up holds the key and would read every term; ckks-shared-key is for that"
         return why
@@ -220,8 +226,8 @@ class Ckks(_CkksScheme):
             terms,
             hosted,
             lambda: Aggregator(np.array([terms.server]), plan, ring),
-            lambda senders: Senders(senders, plan, ring),
-            lambda: Receiver(np.array([terms.receiver]), plan, ring),
+            lambda senders: EncryptingSenders(senders, plan, ring),
+            lambda: KeyReceiver(np.array([terms.receiver]), plan, ring),
         )
 
 
@@ -257,7 +263,7 @@ class SharedKeyCkks(_CkksScheme):
 
     def refuses(self, topology: Topology) -> str | None:
         """See `Scheme.refuses`."""
-        why = OneSumScheme.refuses(self, topology)
+        why = AggregationScheme.refuses(self, topology)
         if why is None and topology.receiver != topology.aggregator:
             return "every client opens the sum and tells the server, and only one other is entitled to it"
         return why

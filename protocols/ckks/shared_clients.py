@@ -28,18 +28,18 @@ from fgl_secure.protocols.ckks.wire import (
     ciphertext_fields,
     ciphertexts_of,
     digest_of_sum,
-    encrypted,
-    padded,
+    encrypt,
+    pad,
     public_bytes,
     sealed_bytes,
     secret_bytes,
     secret_keys,
     tags_of,
-    unwrapped,
-    wrapped,
+    unwrap_key,
+    wrap_key,
 )
-from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, OneSumClients, Vector
-from fgl_secure.protocols.secagg.pairs import Pairs
+from fgl_secure.protocols.secagg.clients import SEALING, AggregationClients, Answer, Hear, Vector
+from fgl_secure.protocols.secagg.pairs import PairwiseKeys
 from fgl_secure.protocols.secagg.terms import USUAL, Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Messages, Phase, Step
@@ -49,7 +49,7 @@ GROUP = 1
 """Secret of a client beside its private key: what it seals its key file under, should it be a candidate."""
 
 
-class SharedKeyClients(OneSumClients):
+class SharedKeyClients(AggregationClients):
     """Some clients.
 
     Args:
@@ -74,7 +74,7 @@ class SharedKeyClients(OneSumClients):
 
     def _clear(self) -> None:
         h, n = len(self.parties), self.terms.n
-        self._pairs = Pairs(self._crypto, h, n)
+        self._pairs = PairwiseKeys(self._crypto, h, n)
         self._maker = np.zeros(h, dtype=np.int64)
         self._group = np.zeros((h, KEY_BYTES), dtype=np.uint8)
         self._roster = np.zeros((h, n), dtype=np.bool_)
@@ -90,9 +90,9 @@ class SharedKeyClients(OneSumClients):
             Stage.OPENING: (self._hear_total, self._open_up),
         }
 
-    def _listed(self, at: int) -> Flags:
+    def _key_owners(self, index: int) -> Flags:
         """Bool [n], all clients with keys: a client itself, and those that it has pairs with."""
-        return np.asarray(self._pairs.has[at] | (np.arange(self.terms.n) == self._places[at]))
+        return np.asarray(self._pairs.has[index] | (np.arange(self.terms.n) == self._places[index]))
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _hear_keys(self, messages: Messages) -> Hear:
@@ -109,7 +109,9 @@ class SharedKeyClients(OneSumClients):
 
     def _offer(self, which: Ids) -> Iterable[Messages]:
         """A key pair of each candidate, sealed for the others; the rest say that they are there."""
-        can = np.array([self._plan.candidates(self._listed(at))[self._places[at]] for at in which.tolist()])
+        can = np.array(
+            [self._plan.candidates(self._key_owners(index))[self._places[index]] for index in which.tolist()]
+        )
         out = []
         if (~can).any():
             none = {"offered": np.zeros((int((~can).sum()), 1), dtype=np.bool_)}
@@ -123,13 +125,13 @@ class SharedKeyClients(OneSumClients):
         plan, context = self._plan, self._plan.context(self.now)
         keys, files = [], []
         boxes = np.zeros((len(which), self.terms.n, self._crypto.sealed_bytes(KEY_BYTES)), dtype=np.uint8)
-        for row, at in enumerate(which.tolist()):
-            me, pair = int(self.parties[at]), ReceiverKey.generate(plan.parameters)
+        for row, index in enumerate(which.tolist()):
+            me, pair = int(self.parties[index]), ReceiverKey.generate(plan.parameters)
             keys.append(pair.public_context())
-            files.append(self._wrapped(me, self._secrets[at, GROUP].tobytes(), pair, context))
-            for v in np.flatnonzero(self._pairs.has[at]).tolist():
-                boxes[row, v] = np.frombuffer(self._sealed(at, v, context), dtype=np.uint8)
-        rows, sizes = padded(keys, public_bytes(plan.parameters))
+            files.append(self._wrap_key_file(me, self._secrets[index, GROUP].tobytes(), pair, context))
+            for v in np.flatnonzero(self._pairs.has[index]).tolist():
+                boxes[row, v] = np.frombuffer(self._seal_group_key(index, v, context), dtype=np.uint8)
+        rows, sizes = pad(keys, public_bytes(plan.parameters))
         return {
             "offered": np.ones((len(which), 1), dtype=np.bool_),
             "key": rows,
@@ -138,14 +140,14 @@ class SharedKeyClients(OneSumClients):
             "boxes": boxes,
         }
 
-    def _wrapped(self, me: int, group: bytes, pair: ReceiverKey, context: Context) -> bytes:
+    def _wrap_key_file(self, me: int, group: bytes, pair: ReceiverKey, context: Context) -> bytes:
         """A candidate's key file under its group key."""
-        return wrapped(self._plan, context, me, group, pair.secret_file())
+        return wrap_key(self._plan, context, me, group, pair.secret_file())
 
-    def _sealed(self, at: int, v: int, context: Context) -> bytes:
+    def _seal_group_key(self, index: int, v: int, context: Context) -> bytes:
         """A candidate's group key, sealed for one other client."""
-        ends = int(self.parties[at]), int(self.terms.clients[v])
-        return self._pairs.seal(at, v, b"", context, ends, self._secrets[at, GROUP])
+        ends = int(self.parties[index]), int(self.terms.clients[v])
+        return self._pairs.seal(index, v, b"", context, ends, self._secrets[index, GROUP])
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_offer(self, messages: Messages) -> Hear:
@@ -157,21 +159,21 @@ class SharedKeyClients(OneSumClients):
 
         def hear(row: int, at: int) -> None:
             who = np.flatnonzero(makers[row])
-            if len(who) != 1 or not plan.candidates(self._listed(at))[who[0]]:
+            if len(who) != 1 or not plan.candidates(self._key_owners(at))[who[0]]:
                 raise ProtocolError(f"a key must have one maker, who is a candidate; found {who.tolist()}")
             maker = int(who[0])
             group, name = self._group_key(at, maker, boxes[row].tobytes(), context), int(self.terms.clients[maker])
-            self._keys[at] = unwrapped(plan, context, name, group, files[row].tobytes())
+            self._keys[at] = unwrap_key(plan, context, name, group, files[row].tobytes())
             self._maker[at], self._group[at] = name, np.frombuffer(group, dtype=np.uint8)
 
         return hear
 
-    def _group_key(self, at: int, maker: int, box: bytes, context: Context) -> bytes:
-        group: bytes = self._secrets[at, GROUP].tobytes()
-        if maker == self._places[at]:
+    def _group_key(self, index: int, maker: int, box: bytes, context: Context) -> bytes:
+        group: bytes = self._secrets[index, GROUP].tobytes()
+        if maker == self._places[index]:
             return group
-        ends = int(self.terms.clients[maker]), int(self.parties[at])
-        keys = self._pairs.heard(at, b"", context, ends[1], {maker: (ends[0], box)})
+        ends = int(self.terms.clients[maker]), int(self.parties[index])
+        keys = self._pairs.unwrap_keys(index, b"", context, ends[1], {maker: (ends[0], box)})
         return bytes(self._pairs.unseal(keys[maker], context, ends, box, KEY_BYTES).astype(np.uint8))
 
     def _encrypt(self, which: Ids) -> Iterable[Messages]:
@@ -179,22 +181,22 @@ class SharedKeyClients(OneSumClients):
         rows = self._rows
         assert rows is not None, "see turn"
         self._used_up()
-        todo = [(at, self._vector(rows, at), self._keys[at].public) for at in which.tolist()]
+        todo = [(index, self._vector(rows, index), self._keys[index].public) for index in which.tolist()]
         self._forget(which)
-        return self._sent(todo, self.now)
+        return self._send_vectors(todo, self.now)
 
-    def _sent(self, todo: list[tuple[int, Vector, PublicKey]], step: Step) -> Iterator[Messages]:
-        for at, vector_of, key in todo:
+    def _send_vectors(self, todo: list[tuple[int, Vector, PublicKey]], step: Step) -> Iterator[Messages]:
+        for index, vector_of, key in todo:
             row = vector_of()
-            fields = ciphertext_fields([self._encrypted(key, row)], 1, self._plan.count, self._plan.parameters)
-            tags = RING.written(self._tags(at, [int(self.parties[at])], row, step)[None])
-            yield self._to_server(Phase.CIPHERTEXTS, np.array([at]), {**fields, TAG: tags}, None, step)
+            fields = ciphertext_fields([self._encrypt_row(key, row)], 1, self._plan.count, self._plan.parameters)
+            tags = RING.write(self._tags(index, [int(self.parties[index])], row, step)[None])
+            yield self._to_server(Phase.CIPHERTEXTS, np.array([index]), {**fields, TAG: tags}, None, step)
 
-    def _tags(self, at: int, clients: list[int], vector: Integers, step: Step) -> Integers:
-        return tags_of(self._plan.context(step), int(self._maker[at]), self._group[at].tobytes(), clients, vector)
+    def _tags(self, index: int, clients: list[int], vector: Integers, step: Step) -> Integers:
+        return tags_of(self._plan.context(step), int(self._maker[index]), self._group[index].tobytes(), clients, vector)
 
-    def _encrypted(self, key: PublicKey, row: Integers) -> Iterable[bytes]:
-        return encrypted(key, row)
+    def _encrypt_row(self, key: PublicKey, row: Integers) -> Iterable[bytes]:
+        return encrypt(key, row)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
     def _hear_roster(self, messages: Messages) -> Hear:
@@ -204,7 +206,7 @@ class SharedKeyClients(OneSumClients):
 
         def hear(row: int, at: int) -> None:
             roster, place = rosters[row], int(self._places[at])
-            if not roster[place] or (roster & ~self._listed(at)).any():
+            if not roster[place] or (roster & ~self._key_owners(at)).any():
                 raise ProtocolError(f"a roster must name client {place}, and others with keys only; it does not")
             if int(roster.sum()) < least:
                 raise ProtocolError(f"a roster must name at least threshold = {least} clients; found {roster.sum()}")
@@ -212,11 +214,11 @@ class SharedKeyClients(OneSumClients):
 
         return hear
 
-    def _voted_for(self, at: int, context: Context) -> bytes:
-        return context.digest(b"vote" + self._roster[at].tobytes() + self._sum_digest[at].tobytes())
+    def _voted_for(self, index: int, context: Context) -> bytes:
+        return context.digest(b"vote" + self._roster[index].tobytes() + self._sum_digest[index].tobytes())
 
-    def _voters(self, at: int) -> Flags:
-        return np.asarray(self._roster[at] & self._pairs.has[at])
+    def _voters(self, index: int) -> Flags:
+        return np.asarray(self._roster[index] & self._pairs.has[index])
 
     def _hear_total(self, messages: Messages) -> Hear:
         """The encrypted sum that clients voted for, which a client decrypts: one, and no second."""
@@ -227,49 +229,49 @@ class SharedKeyClients(OneSumClients):
 
         def hear(row: int, at: int) -> None:
             self._check_votes(at, cast[row], votes[row], context)
-            found = ciphertexts_of(messages, row)
-            if digest_of_sum(context, found, tags[row]) != self._sum_digest[at].tobytes():
+            result = ciphertexts_of(messages, row)
+            if digest_of_sum(context, result, tags[row]) != self._sum_digest[at].tobytes():
                 raise ProtocolError("the opened sum must be the one that clients voted for; it is another")
-            self._sums_of[at] = self._decrypted(at, found, tags[row])
+            self._sums_of[at] = self._decrypt(at, result, tags[row])
 
         return hear
 
-    def _check_votes(self, at: int, cast: Array, votes: Array, context: Context) -> None:
+    def _check_votes(self, index: int, cast: Array, votes: Array, context: Context) -> None:
         """More than half of the clients vote for one roster and one sum; each votes once, so that no two are opened."""
-        alike, least = 1 + self._alike(at, cast & self._voters(at), votes, context), self.terms.threshold
+        alike, least = 1 + self._alike(index, cast & self._voters(index), votes, context), self.terms.threshold
         if alike < least:
             raise ProtocolError(f"a sum must have {least} votes before it is opened; found {alike} for the same")
 
-    def _decrypted(self, at: int, found: list[bytes], tags: Array) -> Integers:
+    def _decrypt(self, index: int, result: list[bytes], tags: Array) -> Integers:
         """The sum, of the terms that the roster names and of no others."""
-        terms = {PREFIX.unpack_from(data)[1] for data in found if len(data) >= PREFIX.size}
-        if terms != {int(self._roster[at].sum())}:
+        terms = {PREFIX.unpack_from(data)[1] for data in result if len(data) >= PREFIX.size}
+        if terms != {int(self._roster[index].sum())}:
             raise ProtocolError(f"a sum must say that it has the terms of its roster; found {sorted(terms)}")
-        total = self._keys[at].decrypt(found, self.terms.length)
-        self._check_tags(at, total, tags)
+        total = self._keys[index].decrypt(result, self.terms.length)
+        self._check_tags(index, total, tags)
         return total
 
-    def _check_tags(self, at: int, total: Integers, tags: Array) -> None:
-        clients = self.terms.clients[self._roster[at]].tolist()
-        if not np.array_equal(self._tags(at, clients, total, self.now), tags):
+    def _check_tags(self, index: int, total: Integers, tags: Array) -> None:
+        clients = self.terms.clients[self._roster[index]].tolist()
+        if not np.array_equal(self._tags(index, clients, total, self.now), tags):
             raise ProtocolError("a sum must be that of the clients on its roster; its tag is that of another")
 
     def _open_up(self, which: Ids) -> Iterable[Messages]:
         """What each client decrypted; then everything is forgotten."""
         self._pairs.forget(which)
         self._group[which] = 0
-        for at in which.tolist():
-            self._keys.pop(at)
-        said = [(at, self._sums_of.pop(at)) for at in which.tolist()]
-        return self._opened(said, self.now)
+        for index in which.tolist():
+            self._keys.pop(index)
+        said = [(index, self._sums_of.pop(index)) for index in which.tolist()]
+        return self._send_sums(said, self.now)
 
-    def _opened(self, said: list[tuple[int, Integers]], step: Step) -> Iterator[Messages]:
-        for at, total in said:
-            yield self._to_server(Phase.UNMASKING, np.array([at]), {"sum": total[None]}, None, step)
+    def _send_sums(self, said: list[tuple[int, Integers]], step: Step) -> Iterator[Messages]:
+        for index, total in said:
+            yield self._to_server(Phase.UNMASKING, np.array([index]), {"sum": total[None]}, None, step)
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
-        rows, sizes = padded([key.secret_file() for key in self._keys.values()], secret_bytes(self._plan.parameters))
+        rows, sizes = pad([key.secret_file() for key in self._keys.values()], secret_bytes(self._plan.parameters))
         sums = list(self._sums_of.values())
         return {
             **super()._arrays(),

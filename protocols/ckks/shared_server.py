@@ -21,13 +21,13 @@ from fgl_secure.protocols.ckks.wire import (
     ciphertext_fields,
     ciphertexts_of,
     digest_of_sum,
-    padded,
+    pad,
     public_bytes,
     public_key,
     sealed_bytes,
-    unpadded,
+    unpad,
 )
-from fgl_secure.protocols.secagg.server import Hear, OneSumServer
+from fgl_secure.protocols.secagg.server import AggregationServer, Hear
 from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.stepwise import check_arrays
 from fgl_secure.runtime import Messages, Phase
@@ -37,7 +37,7 @@ NOTHING = -1
 """Stands for a client that has not said what the sum is."""
 
 
-class SharedKeyServer(OneSumServer):
+class SharedKeyServer(AggregationServer):
     """The party that adds. It believes what at least `threshold` clients say alike.
 
     The integers are exact, so that honest clients cannot differ.
@@ -103,7 +103,7 @@ class SharedKeyServer(OneSumServer):
 
     def _public_keys(self, messages: Messages) -> list[bytes]:
         check_field(messages, "size", np.dtype(np.uint32), (1,))
-        return unpadded(
+        return unpad(
             bytes_of(messages, "key", public_bytes(self._plan.parameters)), messages["size"][:, 0], "public keys"
         )
 
@@ -151,7 +151,7 @@ class SharedKeyServer(OneSumServer):
         voted = self._here.answered.copy()
         who, m = np.flatnonzero(voted), int(voted.sum())
         one = ciphertext_fields([self._adding.to_bytes()], 1, self._plan.count, self._plan.parameters)
-        one[TAG] = RING.written(self._tag[None])
+        one[TAG] = RING.write(self._tag[None])
         fields = {name: np.broadcast_to(value, (m, *value.shape[1:])) for name, value in one.items()}
         fields["cast"] = voted & (np.arange(self.terms.n) != who[:, None])
         fields["votes"] = self._votes[:, who].swapaxes(0, 1) * fields["cast"][..., None]
@@ -199,7 +199,7 @@ class SharedKeyServer(OneSumServer):
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
-        publics, sizes = padded([key.to_bytes() for key in self._publics.values()], public_bytes(self._plan.parameters))
+        publics, sizes = pad([key.to_bytes() for key in self._publics.values()], public_bytes(self._plan.parameters))
         totals = [] if self._adding is None else self._adding.to_bytes()
         laid = ciphertext_fields([totals] if totals else [], int(bool(totals)), self._plan.count, self._plan.parameters)
         return {
@@ -213,15 +213,16 @@ class SharedKeyServer(OneSumServer):
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         check_arrays(arrays, self._arrays())
-        found = unpadded(arrays["publics"], arrays["sizes"], "public keys")
+        result = unpad(arrays["publics"], arrays["sizes"], "public keys")
         publics = {
-            u: public_key(data, self._plan.parameters) for u, data in zip(arrays["makers"].tolist(), found, strict=True)
+            u: public_key(data, self._plan.parameters)
+            for u, data in zip(arrays["makers"].tolist(), result, strict=True)
         }
         rows, sizes = arrays["total ciphertexts"], arrays["total sizes"]
-        totals = unpadded(rows[0], sizes[0], "ciphertexts") if len(rows) else []
+        totals = unpad(rows[0], sizes[0], "ciphertexts") if len(rows) else []
         adding = None
         if arrays["adding"][0]:
             (public,) = publics.values()
-            adding = RunningSums.restored(public, self._plan.count, totals)
+            adding = RunningSums.restore(public, self._plan.count, totals)
         super()._take_arrays(arrays)
         self._publics, self._adding = publics, adding

@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, Elements, PrimeField
 from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, wire_bytes
 from fgl_secure.crypto.ckks_parameters import OVERHEAD_BYTES, Parameters
-from fgl_secure.crypto.cryptography import Context, Purpose
-from fgl_secure.crypto.streams import KEY_BYTES, FieldStream, Ring
+from fgl_secure.crypto.cryptography import Context, KeyPurpose
+from fgl_secure.crypto.streams import KEY_BYTES, FieldStream, ModularRing
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.secagg.terms import SumPlan, as_elements
 from fgl_secure.runtime import Messages
@@ -55,8 +55,8 @@ class CkksPlan(SumPlan):
         return self.parameters.ciphertexts(self.terms.length)
 
     @property
-    def agreed(self) -> bytes:
-        """See `SumPlan.agreed`."""
+    def agreed_bytes(self) -> bytes:
+        """See `SumPlan.agreed_bytes`."""
         return self.parameters.to_bytes()
 
 
@@ -82,7 +82,7 @@ class SharedKeyPlan(CkksPlan):
 
 TAGS = 2
 """Tags of a vector: whoever guesses both is right with probability 2^-122."""
-FIELD, RING = PrimeField(MERSENNE_61), Ring(MERSENNE_61)
+FIELD, RING = PrimeField(MERSENNE_61), ModularRing(MERSENNE_61)
 DIGEST_BYTES = 32
 
 _CHUNK = 2**17
@@ -107,7 +107,7 @@ def tags_of(context: Context, maker: int, group: bytes, clients: Iterable[int], 
     for start in range(0, len(vector), _CHUNK):
         part = as_elements(vector[start : start + _CHUNK], MERSENNE_61)
         products = (FIELD.multiply(row.uniform(MERSENNE_61, len(part)), part) for row in rows)
-        total = FIELD.add(total, np.array([_added(product) for product in products], dtype=np.int64))
+        total = FIELD.add(total, np.array([_add_elements(product) for product in products], dtype=np.int64))
     for client in clients:
         total = FIELD.add(total, _stream(context, maker, group, client, b"own").uniform(MERSENNE_61, TAGS))
     return total
@@ -122,11 +122,11 @@ def digest_of_sum(context: Context, ciphertexts: Sequence[bytes], tags: Elements
 
 
 def _stream(context: Context, maker: int, group: bytes, client: int, what: bytes) -> FieldStream:
-    info = context.info(Purpose.VOTE, maker, client) + what
+    info = context.info(KeyPurpose.VOTE, maker, client) + what
     return FieldStream(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(group))
 
 
-def _added(elements: Elements) -> int:
+def _add_elements(elements: Elements) -> int:
     """The sum of up to 2^32 elements, which int64 cannot hold."""
     high, low = int((elements >> _HALF).sum()), int((elements & (2**_HALF - 1)).sum())
     return ((high << _HALF) + low) % MERSENNE_61
@@ -140,7 +140,7 @@ def sealed_bytes(plan: SharedKeyPlan) -> int:
     return _LENGTH_BYTES + secret_bytes(plan.parameters) + _SIV_TAG_BYTES
 
 
-def wrapped(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, file: bytes) -> bytes:
+def wrap_key(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, file: bytes) -> bytes:
     """A key file of one length, sealed under a group key (AES-SIV, RFC 5297).
 
     A client that goes on from an old state makes another key pair and seals it under the same group key: no repetition
@@ -150,7 +150,7 @@ def wrapped(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, fil
     return _cipher(context, maker, group).encrypt(padded, None)
 
 
-def unwrapped(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, sealed: bytes) -> ReceiverKey:
+def unwrap_key(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, sealed: bytes) -> ReceiverKey:
     """The key in a sealed file.
 
     Args:
@@ -176,7 +176,7 @@ def unwrapped(plan: SharedKeyPlan, context: Context, maker: int, group: bytes, s
 
 
 def _cipher(context: Context, maker: int, group: bytes) -> AESSIV:
-    info = context.info(Purpose.SEAL, maker, maker) + b"file"
+    info = context.info(KeyPurpose.SEAL, maker, maker) + b"file"
     hkdf = HKDF(algorithm=SHA256(), length=_SIV_KEY_BYTES, salt=context.session, info=info)
     return AESSIV(hkdf.derive(group))
 
@@ -187,7 +187,7 @@ TAG = "tag"
 """Field: the tags of a vector or sum under a key that clients share, uint64 [m, TAGS]."""
 
 
-def padded(data: Sequence[bytes], size: int) -> tuple[Bytes, NDArray[np.uint32]]:
+def pad(data: Sequence[bytes], size: int) -> tuple[Bytes, NDArray[np.uint32]]:
     """Strings of bytes with zeros up to a size: uint8 [n, size], and their lengths, uint32 [n]."""
     rows = np.zeros((len(data), size), dtype=np.uint8)
     for row, one in zip(rows, data, strict=True):
@@ -195,7 +195,7 @@ def padded(data: Sequence[bytes], size: int) -> tuple[Bytes, NDArray[np.uint32]]
     return rows, np.array([len(one) for one in data], dtype=np.uint32)
 
 
-def unpadded(rows: Bytes, sizes: NDArray[np.uint32], what: str) -> list[bytes]:
+def unpad(rows: Bytes, sizes: NDArray[np.uint32], what: str) -> list[bytes]:
     """What was padded.
 
     Args:
@@ -244,12 +244,12 @@ def secret_keys(rows: Bytes, sizes: NDArray[np.uint32]) -> list[ReceiverKey]:
         MalformedMessageError: one of them is none.
     """
     try:
-        return [ReceiverKey.from_secret_file(data) for data in unpadded(rows, sizes, "key files")]
+        return [ReceiverKey.from_secret_file(data) for data in unpad(rows, sizes, "key files")]
     except InputError as error:
         raise MalformedMessageError("state must hold whole keys; it does not") from error
 
 
-def encrypted(key: PublicKey, vector: Integers) -> Iterator[bytes]:
+def encrypt(key: PublicKey, vector: Integers) -> Iterator[bytes]:
     """The ciphertexts of a vector, made one after the other.
 
     Args:
@@ -274,8 +274,8 @@ def ciphertext_fields(
     rows = np.zeros((m, count, wire_bytes(parameters)), dtype=np.uint8)
     sizes = np.zeros((m, count), dtype=np.uint32)
     for row, length, ciphertexts in zip(rows, sizes, vectors, strict=True):
-        for at, data in enumerate(ciphertexts):
-            row[at, : len(data)], length[at] = np.frombuffer(data, dtype=np.uint8), len(data)
+        for index, data in enumerate(ciphertexts):
+            row[index, : len(data)], length[index] = np.frombuffer(data, dtype=np.uint8), len(data)
     return {CIPHERTEXTS: rows, SIZES: sizes}
 
 
@@ -295,7 +295,7 @@ def ciphertexts_of(messages: Messages, row: int) -> list[bytes]:
     Raises:
         MalformedMessageError: a length is beyond what there is.
     """
-    return unpadded(messages[CIPHERTEXTS][row], messages[SIZES][row], "ciphertexts")
+    return unpad(messages[CIPHERTEXTS][row], messages[SIZES][row], "ciphertexts")
 
 
 def check_field(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
@@ -304,9 +304,9 @@ def check_field(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple
     Raises:
         MalformedMessageError: they have not.
     """
-    found = messages[name]
-    if found.dtype != kind or found.shape[1:] != shape:
+    result = messages[name]
+    if result.dtype != kind or result.shape[1:] != shape:
         raise MalformedMessageError(
-            f"field {name} must be {kind} [m{''.join(f', {length}' for length in shape)}]; found {found.dtype} "
-            f"{list(found.shape)}"
+            f"field {name} must be {kind} [m{''.join(f', {length}' for length in shape)}]; found {result.dtype} "
+            f"{list(result.shape)}"
         )

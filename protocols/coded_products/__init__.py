@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fgl_secure.protocols.coded_products.collective import ProductCollective
-from fgl_secure.protocols.coded_products.encoding import Parts, ProductCode
-from fgl_secure.protocols.coded_products.plan import Layout, Product
+from fgl_secure.protocols.coded_products.encoding import FactorParts, ProductCode
+from fgl_secure.protocols.coded_products.plan import OuterProduct, ProductLayout
 from fgl_secure.protocols.coded_products.scheme import (
     LARGEST_LEFT,
     LARGEST_PRODUCT,
@@ -20,11 +20,11 @@ __all__ = [
     "LARGEST_PRODUCT",
     "LARGEST_RIGHT",
     "CodedProducts",
-    "Layout",
-    "Parts",
-    "Product",
+    "FactorParts",
+    "OuterProduct",
     "ProductCode",
     "ProductCollective",
+    "ProductLayout",
     "ProductRoles",
     "SumsProducts",
     "with_products",

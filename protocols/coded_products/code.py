@@ -25,14 +25,14 @@ from fgl_secure.algebra.residues import (
     Remainders,
     Residues,
     Words,
+    combine,
     exact_product,
     from_combined,
-    masked,
-    shared,
+    mask,
 )
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, TooManyErrors
-from fgl_secure.protocols.coded_products.plan import Layout
+from fgl_secure.protocols.coded_products.plan import ProductLayout
 from fgl_secure.typing import Integers
 
 Sums = NDArray[np.signedinteger[Any]]
@@ -57,16 +57,16 @@ def device_shares(
     """
     nodes = tuple(range(len(masks) + 1))
     if j < len(masks):
-        return shared(fields, np.tile([int(node == j + 1) for node in nodes], (len(fields), 1)), rows, masks)
-    return shared(fields, np.array([lagrange_matrix(f, nodes, (j + 1,))[0] for f in fields]), rows, masks)
+        return combine(fields, np.tile([int(node == j + 1) for node in nodes], (len(fields), 1)), rows, masks)
+    return combine(fields, np.array([lagrange_matrix(f, nodes, (j + 1,))[0] for f in fields]), rows, masks)
 
 
-def relay_products(layout: Layout, static: Residues, fresh: Residues) -> list[Sums]:
+def relay_products(layout: ProductLayout, static: Residues, fresh: Residues) -> list[Sums]:
     """A relay's role: for each product the sum over its rows of shares, multiplied.
 
     Args:
         layout: the products.
-        static: by field, see `Layout.factors`; there may be fewer fields than of what is fresh.
+        static: by field, see `ProductLayout.factors`; there may be fewer fields than of what is fresh.
         fresh: likewise.
 
     Returns:
@@ -81,9 +81,9 @@ def relay_products(layout: Layout, static: Residues, fresh: Residues) -> list[Su
         ([None] * (len(fresh) - common), fresh[common:], layout.static_entries),
     ):
         block: Sums = np.empty((len(new), *batch, layout.entries - lacking), dtype=kind)
-        for found, once, other in zip(block, held, new, strict=True):
+        for result, once, other in zip(block, held, new, strict=True):
             for place, left, right in layout.factors(once, other):
-                part = found[..., place]
+                part = result[..., place]
                 part[...] = exact_product(left, right).reshape(part.shape)
         out.append(block)
     return [block for block in out if block.size]
@@ -127,8 +127,8 @@ def with_zero(
     out, first = list[Remainders](), 0
     for block in sums:
         here = slice(first, first + len(block))
-        words = [each[..., each.shape[-1] - block.shape[-1] :] for _, each in streams]
-        out += masked(fields[here], block, weights[here], words)
+        words = [item[..., item.shape[-1] - block.shape[-1] :] for _, item in streams]
+        out += mask(fields[here], block, weights[here], words)
         first += len(block)
     return tuple(out)
 
@@ -157,33 +157,33 @@ def silo_decode(
     """
     if len(points) == 2 * T + 1:  # nothing that could be checked: decoded in one pass
         matrices = [lagrange_matrix(field, points, (0,))[0] for field in fields]
-        by_field = [np.array(each) for each in zip(*answers, strict=True)]
-        return _joined(fields, np.array(matrices, dtype=np.int64), by_field), ()
-    found: list[Sums] = []
+        by_field = [np.array(item) for item in zip(*answers, strict=True)]
+        return _join_residues(fields, np.array(matrices, dtype=np.int64), by_field), ()
+    result: list[Sums] = []
     wrong: set[int] = set()
     for place, field in enumerate(fields):
         rows = np.stack([answer[place].reshape(-1) for answer in answers]).astype(field.dtype) % field.modulus
         word = Word(field, tuple(points), rows, 2 * T + 1, (len(points) - 2 * T - 1) // 2)
         values, liars = word.decode((0,), coins)
-        found.append(np.asarray(values).reshape(1, *answers[0][place].shape))
+        result.append(np.asarray(values).reshape(1, *answers[0][place].shape))
         wrong |= set(liars)
     most = (len(points) - 2 * T - 1) // 2
     if len(wrong) > most:  # other ones in other fields
         raise TooManyErrors(f"at most {most} answers may be wrong; found {len(wrong)}")
-    return _joined(fields, np.ones((len(fields), 1), dtype=np.int64), found), tuple(sorted(wrong))
+    return _join_residues(fields, np.ones((len(fields), 1), dtype=np.int64), result), tuple(sorted(wrong))
 
 
-def _joined(fields: Sequence[PrimeField], weights: Integers, values: Sequence[Sums]) -> Integers:
+def _join_residues(fields: Sequence[PrimeField], weights: Integers, values: Sequence[Sums]) -> Integers:
     """The integers whose remainders are combinations [f, m] of values, by field [m, ..., entries] or fewer entries."""
     (entries, rest), shape = (values[place].shape[-1] for place in (0, -1)), values[0].shape[1:-1]
-    whole = sum(each.shape[-1] == entries for each in values)
+    whole = sum(item.shape[-1] == entries for item in values)
 
-    def joined(parts: Sequence[Sums]) -> Integers:
+    def combine_counts(parts: Sequence[Sums]) -> Integers:
         stacked, count = np.array(parts), len(parts)
         flat = stacked.reshape(*stacked.shape[:2], -1)
         return from_combined(fields[:count], weights[:count], flat).reshape(*shape, -1)
 
-    in_all = joined([each[..., each.shape[-1] - rest :] for each in values])
+    in_all = combine_counts([item[..., item.shape[-1] - rest :] for item in values])
     if rest == entries:
         return in_all
-    return np.concatenate([joined([each[..., : entries - rest] for each in values[:whole]]), in_all], axis=-1)
+    return np.concatenate([combine_counts([item[..., : entries - rest] for item in values[:whole]]), in_all], axis=-1)

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.coded_products.encoding import Encoded, Parts, ProductCode
-from fgl_secure.protocols.coded_products.parties import Devices, Silos
-from fgl_secure.protocols.coded_products.plan import Layout
+from fgl_secure.protocols.coded_products.encoding import Encoded, FactorParts, ProductCode
+from fgl_secure.protocols.coded_products.parties import ProductDevices, ProductSilos
+from fgl_secure.protocols.coded_products.plan import ProductLayout
 from fgl_secure.protocols.coded_products.scheme import SumsProducts
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Role, Step, simulate
@@ -40,7 +40,7 @@ class ProductCollective:
         FieldRangeError: no fields hold the sums.
     """
 
-    def __init__(self, scheme: SumsProducts, topology: Topology, layout: Layout, channel: Channel) -> None:
+    def __init__(self, scheme: SumsProducts, topology: Topology, layout: ProductLayout, channel: Channel) -> None:
         scheme.check_serves(topology)
         relays = channel.parties.ids(Role.RELAY)[: scheme.helpers[Role.RELAY]]
         topology = replace(topology, helpers=relays)
@@ -52,7 +52,7 @@ class ProductCollective:
         self.shared = False
 
     def sum(
-        self, lefts: Sequence[Floats | Parts | None], rights: Sequence[Floats | Parts], step: Step
+        self, lefts: Sequence[Floats | FactorParts | None], rights: Sequence[Floats | FactorParts], step: Step
     ) -> list[NDArray[np.float64]]:
         """Computes the sums of one step.
 
@@ -76,9 +76,9 @@ class ProductCollective:
         )
         static = self._check(one, other)
         rows = Encoded(self.code, self._layout, one, other, static=not self.shared, shared=self._largest)
-        found = self._sum(rows, step, static, rows.largest_lefts)
-        sums = zip(self._layout.products, self._layout.split(found), strict=True)
-        return [self.code.of(product).decode(each) for product, each in sums]
+        result = self._sum(rows, step, static, rows.largest_lefts)
+        sums = zip(self._layout.products, self._layout.split(result), strict=True)
+        return [self.code.of(product).decode(item) for product, item in sums]
 
     def sum_units(self, lefts: Sequence[Integers | None], rights: Sequence[Integers], step: Step) -> Integers:
         """The same of integers [terms, n, height or width], int64 or int32: int64 [*tapes, g, entries].
@@ -101,10 +101,10 @@ class ProductCollective:
         others = [_largest_units(right) for right in rights]
         for n, (product, one, other) in enumerate(zip(self._layout.products, ones, others, strict=True)):
             code = self.code.of(product)
-            for side, quantizer, each in zip(("left", "right"), (code.left, code.right), (one, other), strict=True):
-                found = int(each.max(initial=0))
-                if found > quantizer.largest:
-                    raise FieldRangeError(f"{side} factors must not exceed {quantizer.largest} units; found {found}")
+            for side, quantizer, item in zip(("left", "right"), (code.left, code.right), (one, other), strict=True):
+                result = int(item.max(initial=0))
+                if result > quantizer.largest:
+                    raise FieldRangeError(f"{side} factors must not exceed {quantizer.largest} units; found {result}")
             code.check_products(one, other, n)
         return self._sum(self._layout.rows(lefts, rights, static=not self.shared), step, {}, ones)
 
@@ -119,41 +119,43 @@ class ProductCollective:
         if self._channel.recording.keeps(step):
             self._channel.note_inputs(SECRETS, step, self._topology.grouping.row_owner, np.asarray(rows))
         for machine in self._machines:
-            if isinstance(machine, Devices):
+            if isinstance(machine, ProductDevices):
                 machine.begin(step, rows)
             else:
                 machine.begin(step)
         del rows
         if not self.shared:
-            self._largest = {n: each for n, each in enumerate(largest) if self._layout.products[n].static}
+            self._largest = {n: item for n, item in enumerate(largest) if self._layout.products[n].static}
         self.shared, self._static = True, {**self._static, **static}
         simulate(self._machines, self._channel)
-        (silos,) = (machine for machine in self._machines if isinstance(machine, Silos))
+        (silos,) = (machine for machine in self._machines if isinstance(machine, ProductSilos))
         assert silos.sums is not None, "it is left with sums, or without a way on"
         return silos.sums
 
-    def _check(self, lefts: Sequence[Parts | None], rights: Sequence[Parts]) -> dict[int, bytes]:
+    def _check(self, lefts: Sequence[FactorParts | None], rights: Sequence[FactorParts]) -> dict[int, bytes]:
         """Raises unless factors are as they must be; digests of static ones that are given, by product."""
         rows, digests = len(self._topology.grouping.row_owner), dict[int, bytes]()
-        for n, (each, left, right) in enumerate(zip(self._layout.products, lefts, rights, strict=True)):
-            for side, found, width in (("left", left, each.height), ("right", right, each.width)):
-                known = found is None and each.static and self.shared
-                if not known and (found is None or found.shape != (each.terms, rows, width)):
-                    what = None if found is None else list(found.shape)
-                    raise InputError(f"{side} factors must be {[each.terms, rows, width]}; found {what} in product {n}")
-            if each.static and left is not None:
+        for n, (product, left, right) in enumerate(zip(self._layout.products, lefts, rights, strict=True)):
+            for side, result, width in (("left", left, product.height), ("right", right, product.width)):
+                known = result is None and product.static and self.shared
+                if not known and (result is None or result.shape != (product.terms, rows, width)):
+                    what = None if result is None else list(result.shape)
+                    raise InputError(
+                        f"{side} factors must be {[product.terms, rows, width]}; found {what} in product {n}"
+                    )
+            if product.static and left is not None:
                 digests[n] = left.digest()
                 if self._static.get(n, digests[n]) != digests[n]:
                     raise InputError(f"left factors of product {n} must be the same in every step; they have changed")
         return digests
 
 
-def _in_parts(factor: Floats | Parts) -> Parts:
-    return factor if isinstance(factor, Parts) else Parts((factor,))
+def _in_parts(factor: Floats | FactorParts) -> FactorParts:
+    return factor if isinstance(factor, FactorParts) else FactorParts((factor,))
 
 
 def _largest_units(factor: Integers) -> NDArray[np.float64]:
     """Float64 [n], the largest magnitude of each device's integers [terms, n, d]."""
     least, most = factor.min(axis=(0, 2)), factor.max(axis=(0, 2))
-    found = np.maximum(most.astype(np.float64), -least.astype(np.float64))  # the least int32 has no counterpart
-    return np.asarray(found)
+    units = np.maximum(most.astype(np.float64), -least.astype(np.float64))  # the least int32 has no counterpart
+    return np.asarray(units)

@@ -133,16 +133,16 @@ class RealProductCryptography(ProductCryptography):
     ) -> list[list[Words]]:  # fmt: skip
         """Each from a key of its own, all read together."""
         names = [self.name(step, group, digest, number) for number in range(self._T)]
-        own = np.frombuffer(b"".join(self._derived(key, name) for key in keys for name in names), dtype=np.uint8)
+        own = np.frombuffer(b"".join(self._derive(key, name) for key in keys for name in names), dtype=np.uint8)
         streams, counts = KeyedStreams(own.reshape(-1, KEY_BYTES)), np.full(len(keys) * len(names), count)
         read = streams.uniform(words_below(self._fields), counts, bytes(BLOCK_BYTES))
-        return [list(each) for each in read.reshape(len(keys), len(names), count)]
+        return [list(item) for item in read.reshape(len(keys), len(names), count)]
 
     def name(self, step: Step, group: int, digest: Ids, number: int) -> bytes:
         """What a stream is for."""
         return step_bytes(step) + _NAME.pack(group, *digest.astype(np.uint64).tolist(), number)
 
-    def _derived(self, key: Bytes, name: bytes) -> bytes:
+    def _derive(self, key: Bytes, name: bytes) -> bytes:
         derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=self._session, info=_ZEROS + name)
         return derived.derive(key.tobytes())
 

@@ -20,7 +20,7 @@ from fgl_secure.algebra.checks import check_bits
 from fgl_secure.algebra.quantization import FixedPoint, units_of
 from fgl_secure.algebra.residues import BELOW_2_8
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.coded_products.plan import MOST_BITS, Layout, Product
+from fgl_secure.protocols.coded_products.plan import MOST_BITS, OuterProduct, ProductLayout
 from fgl_secure.typing import Ids, Integers
 
 LEAST_BITS = 10
@@ -82,19 +82,19 @@ class ProductCode:
         """
         check_bounds(left, right, product)
         most = min((math.prod(primes) - 1) // 2, EXACT)
-        for room in (*(each for each in ROOMS if each < most), most):
+        for room in (*(item for item in ROOMS if item < most), most):
             for bits in range(2 * MOST_BITS, 2 * least_bits - 1, -1):  # of which right rows take the odd one
                 one, other = _quantizer(left, bits // 2, "left rows"), _quantizer(right, bits - bits // 2, "right rows")
-                found = cls(one, other, terms, product, primes)
-                if terms * found.largest <= room:
-                    return found
+                sums = cls(one, other, terms, product, primes)
+                if terms * sums.largest <= room:
+                    return sums
         bound = f"{left:g} * {right:g}" if product is None or product > left * right else f"{product:g}"
         raise FieldRangeError(
             f"terms times the largest product * 2^{2 * least_bits} must stay within {most:,}; found {terms:,} * "
             f"{bound} * 2^{2 * least_bits}: take smaller bounds"
         )
 
-    def of(self, product: Product) -> ProductCode:
+    def of(self, product: OuterProduct) -> ProductCode:
         """That of one product, whose left rows are given no more bits than everybody knows them to have."""
         bits = product.left_bits
         if bits is None or bits >= self.left.fraction_bits:
@@ -113,11 +113,11 @@ class ProductCode:
                 return tuple(PrimeField(prime) for prime in self.primes[:count])
         raise FieldRangeError(f"primes must hold sums of up to {self.terms * self.largest:,}; found {self.primes}")
 
-    def fields_for(self, layout: Layout) -> tuple[tuple[PrimeField, ...], int]:
+    def fields_for(self, layout: ProductLayout) -> tuple[tuple[PrimeField, ...], int]:
         """The fields of all products of a layout, and how many of them, the first, those with static rows take."""
-        found = {product: self.of(product).fields for product in layout.products}
-        static = [len(fields) for product, fields in found.items() if product.static]
-        return max(found.values(), key=len), max(static, default=0)
+        result = {product: self.of(product).fields for product in layout.products}
+        static = [len(fields) for product, fields in result.items() if product.static]
+        return max(result.values(), key=len), max(static, default=0)
 
     @property
     def largest(self) -> int:
@@ -136,8 +136,8 @@ class ProductCode:
         Raises:
             FieldRangeError: one is beyond the bound; how large it is is the device's own.
         """
-        found = float((lefts * rights).max(initial=0))
-        if found > self.largest:
+        result = float((lefts * rights).max(initial=0))
+        if result > self.largest:
             raise FieldRangeError(
                 f"an entry of a device's left row times one of its right row must not exceed "
                 f"{math.ldexp(self.largest, -self.fraction_bits):g} in magnitude; in product {number} at least one "
@@ -173,7 +173,7 @@ _HASHED = 2**20
 """Numbers that are hashed, or looked at, at a time."""
 
 
-class Parts:
+class FactorParts:
     """One factor of all devices, in parts that stay where they are.
 
     Args:
@@ -196,15 +196,15 @@ class Parts:
         self._parts, self._ends = tuple(parts), np.cumsum([0, *(shape[1] for shape in shapes)]).tolist()
         places = np.arange(self._ends[-1]) if order is None else np.asarray(order)
         if places.ndim != 1 or places.dtype != np.int64 or (places.view(np.uint64) >= self._ends[-1]).any():
-            found = f"{places.dtype} {list(places.shape)}"
-            raise InputError(f"order must be int64 [n], of places 0 to {self._ends[-1] - 1}; found {found}")
+            result = f"{places.dtype} {list(places.shape)}"
+            raise InputError(f"order must be int64 [n], of places 0 to {self._ends[-1] - 1}; found {result}")
         self._order = places
         self.shape = (shapes[0][0], len(places), shapes[0][2])
 
     def largest(self) -> NDArray[np.float64]:
         """Float64 [n], the largest magnitude of each device's numbers; NaN where there is one."""
-        found = [np.maximum(part.max(axis=(0, 2)), -part.min(axis=(0, 2))) for part in self._parts]
-        return np.concatenate(found).astype(np.float64)[self._order]
+        result = [np.maximum(part.max(axis=(0, 2)), -part.min(axis=(0, 2))) for part in self._parts]
+        return np.concatenate(result).astype(np.float64)[self._order]
 
     def check_bits(self, bits: int, what: str) -> None:
         """Raises InputError unless all numbers are multiples of 2^-bits; some are looked at at a time."""
@@ -254,7 +254,7 @@ class _Side:
         largest_units: float64 [n], of each device's encoded numbers.
     """
 
-    def __init__(self, quantizer: FixedPoint, factor: Parts, number: int, exact_bits: int | None = None) -> None:
+    def __init__(self, quantizer: FixedPoint, factor: FactorParts, number: int, exact_bits: int | None = None) -> None:
         largest = factor.largest()
         self.quantizer, self.factor, self.largest = quantizer, factor, float(np.max(largest))
         quantizer.encode(np.empty(0), largest=self.largest)
@@ -289,9 +289,9 @@ class Encoded:
     def __init__(
         self,
         code: ProductCode,
-        layout: Layout,
-        lefts: Sequence[Parts | None],
-        rights: Sequence[Parts],
+        layout: ProductLayout,
+        lefts: Sequence[FactorParts | None],
+        rights: Sequence[FactorParts],
         *,
         static: bool,
         shared: Mapping[int, NDArray[np.float64]] = NOTHING_SHARED,
@@ -303,8 +303,8 @@ class Encoded:
         self.largest_lefts = [shared[n] if left is None else left.largest_units for n, left in enumerate(one)]
         for n, (left, right) in enumerate(zip(self.largest_lefts, other, strict=True)):
             codes[n].check_products(left, right.largest_units, n)
-        found = [side for side in layout.in_order(one, other, static=static) if side is not None]
-        self._sides = [(side.quantizer, side.factor, side.largest) for side in found]
+        result = [side for side in layout.in_order(one, other, static=static) if side is not None]
+        self._sides = [(side.quantizer, side.factor, side.largest) for side in result]
         narrow = max(code.left.largest, code.right.largest) < 2**31
         self.dtype = np.dtype(np.int32 if narrow else np.int64)
         self.shape = (rights[0].shape[1], sum(factor.shape[0] * factor.shape[2] for _, factor, _ in self._sides))

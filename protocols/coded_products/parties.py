@@ -13,7 +13,7 @@ from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import device_shares, silo_decode
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.encoding import Encoded
-from fgl_secure.protocols.coded_products.plan import DIGEST_WORDS, LARGEST_BATCH, Plan
+from fgl_secure.protocols.coded_products.plan import DIGEST_WORDS, LARGEST_BATCH, ProductPlan
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, SUM, Wire
@@ -22,14 +22,14 @@ from fgl_secure.runtime import Draws, Messages, Phase, Step
 from fgl_secure.typing import Array, Ids
 
 
-class _Due(IntEnum):
+class _NextAction(IntEnum):
     NOTHING = 0
     START = 1
     AWAIT_KEYS = 2
     SHARES = 3
 
 
-class Devices(CheckpointedMachine):
+class ProductDevices(CheckpointedMachine):
     """The devices that one process hosts.
 
     Args:
@@ -41,18 +41,18 @@ class Devices(CheckpointedMachine):
     """
 
     def __init__(
-        self, parties: Ids, terms: SumTerms, plan: Plan, cryptography: ProductCryptography, draws: Draws
+        self, parties: Ids, terms: SumTerms, plan: ProductPlan, cryptography: ProductCryptography, draws: Draws
     ) -> None:
         super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._crypto, self._draws = plan, cryptography, draws
         self._wire = Wire(draws.batch_shape, cryptography.keys.agreement.seal_bytes)
         expanding = plan.relays[: cryptography.keys.expanded]
         self._agreement = SendersKeys(parties, expanding, cryptography.keys, self._wire, draws)
-        self._due, self._shared_once = _Due.NOTHING, not plan.layout.static
+        self._due, self._shared_once = _NextAction.NOTHING, not plan.layout.static
         self._rows: Array | Encoded = np.empty((0, 0), dtype=np.int64)
 
     @property
-    def awaited(self) -> int:
+    def numbers_due(self) -> int:
         """How many numbers a device brings to the next step: those that are shared once come with the first."""
         layout = self._plan.layout
         return layout.fresh if self._shared_once else layout.static + layout.fresh
@@ -60,12 +60,12 @@ class Devices(CheckpointedMachine):
     def begin(self, step: Step, rows: Array | Encoded | None = None) -> None:
         """See `SumMachine.begin`; rows are int64 or int32 [k, awaited], encoded or to be so when they are sent."""
         self._check_new(step)
-        shape = (len(self.parties), self.awaited)
+        shape = (len(self.parties), self.numbers_due)
         if rows is None or rows.shape != shape or rows.dtype not in (np.int64, np.int32):
             raise InputError(
                 f"rows must be int64 or int32 {list(shape)}; found {None if rows is None else list(rows.shape)}"
             )
-        self._step, self._rows, self._due = step, rows, _Due.START
+        self._step, self._rows, self._due = step, rows, _NextAction.START
         self._used_up()
 
     @property
@@ -73,29 +73,29 @@ class Devices(CheckpointedMachine):
         """None: sums are for silos."""
         return None
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`: relays' public keys alone."""
         self._check_ends(messages)
         if messages.phase is not Phase.KEYS:
             raise MalformedMessageError(f"messages must be for devices; found {messages.phase.label}")
         self._agreement.take(messages)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Keys before the first step; then shares."""
-        if self._due is _Due.START and self._agreement.due:
-            self._due = _Due.AWAIT_KEYS
+        if self._due is _NextAction.START and self._agreement.due:
+            self._due = _NextAction.AWAIT_KEYS
             return self._agreement.publish()
-        if self._due is _Due.AWAIT_KEYS:
-            self._due = _Due.SHARES
+        if self._due is _NextAction.AWAIT_KEYS:
+            self._due = _NextAction.SHARES
             return ()
-        if self._due in (_Due.START, _Due.SHARES):
-            self._due = _Due.NOTHING
+        if self._due in (_NextAction.START, _NextAction.SHARES):
+            self._due = _NextAction.NOTHING
             return self._send()
         return ()
 
-    def settle(self) -> bool:
+    def on_idle(self) -> bool:
         """Whether something is due."""
-        return self._due is not _Due.NOTHING
+        return self._due is not _NextAction.NOTHING
 
     def _send(self) -> Iterator[Messages]:
         """Shares of every row, for every relay; those that expand theirs are told of it alone."""
@@ -141,11 +141,11 @@ class Devices(CheckpointedMachine):
 
     def _shares(self, parts: list[tuple[int, Array, list[Words]]], j: int) -> Residues:
         """Relay j's by field, [*tapes, k, d]: what is shared once ahead of what is fresh, where a field holds both."""
-        found = [device_shares(self._plan.fields[:count], j, rows, masks) for count, rows, masks in parts]
-        if len(found) == 1:
-            return found[0]
-        static, fresh = found
-        both = [np.concatenate(each, axis=-1) for each in zip(static, fresh, strict=False)]
+        shares = [device_shares(self._plan.fields[:count], j, rows, masks) for count, rows, masks in parts]
+        if len(shares) == 1:
+            return shares[0]
+        static, fresh = shares
+        both = [np.concatenate(item, axis=-1) for item in zip(static, fresh, strict=False)]
         return (*both, *fresh[len(static) :])
 
     def _arrays(self) -> dict[str, Array]:
@@ -156,7 +156,7 @@ class Devices(CheckpointedMachine):
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         """See `CheckpointedMachine._take_arrays`."""
-        self._due, self._shared_once = _Due(int(arrays["now"][0])), bool(arrays["now"][1])
+        self._due, self._shared_once = _NextAction(int(arrays["now"][0])), bool(arrays["now"][1])
         self._rows = arrays["rows"]
         self._agreement.restore(within("agreement", arrays))
 
@@ -166,7 +166,7 @@ def _repeats(relays: Ids, groups: Ids) -> bool:
     return len(np.unique(pairs, axis=1).T) < len(relays)
 
 
-class Silos(CheckpointedMachine):
+class ProductSilos(CheckpointedMachine):
     """The owners of sums that one process hosts.
 
     Args:
@@ -177,7 +177,7 @@ class Silos(CheckpointedMachine):
         draws: their coins.
     """
 
-    def __init__(self, parties: Ids, terms: SumTerms, plan: Plan, seal_bytes: int, draws: Draws) -> None:
+    def __init__(self, parties: Ids, terms: SumTerms, plan: ProductPlan, seal_bytes: int, draws: Draws) -> None:
         super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._draws, self._wire = plan, draws, Wire(draws.batch_shape, seal_bytes)
         self._groups = np.flatnonzero(np.isin(plan.grouping.group_owner, parties))
@@ -207,7 +207,7 @@ class Silos(CheckpointedMachine):
         """int64 [*tapes, k, entries], encoded; 0 where a sum is not computed."""
         return self._sums
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`: answers of relays."""
         self._check_ends(messages)
         if messages.phase is not Phase.PRODUCT_SHARES:
@@ -231,14 +231,14 @@ class Silos(CheckpointedMachine):
             if shares is not None and counts[row]:
                 self._given[place] = tuple(np.take(share, row, axis=-2) for share in shares)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Nothing to say; decodes when all answers are there."""
         self._silent = max(self._silent - 1, 0)
         if self._waits and (self._counts >= 0).all():
             self._decode()
         return ()
 
-    def settle(self) -> bool:
+    def on_idle(self) -> bool:
         """Makes do with the answers that there are, once nobody has said anything for two turns."""
         if not self._waits:
             return False
@@ -254,7 +254,7 @@ class Silos(CheckpointedMachine):
         for group in np.flatnonzero(self._wanted).tolist():
             used = self._agreeing(group)
             if used is not None:
-                sums[..., group, :] = self._decoded(group, used)
+                sums[..., group, :] = self._decode_group(group, used)
         self._sums = sums
         self._given = {}
 
@@ -271,16 +271,16 @@ class Silos(CheckpointedMachine):
         counts, plan, name_of = self._counts[:, group], self._plan, self._draws.name_of
         owner = int(plan.grouping.group_owner[self._groups[group]])
         answered = np.flatnonzero(counts > 0)
-        if not len(answered) and (counts == 0).sum() >= plan.needed:
+        if not len(answered) and (counts == 0).sum() >= plan.required_relays:
             self.remark(self.now, owner, "too few devices are left for its sum, which is not computed")
             return None
         said, votes = np.unique(self._agreed[answered, group], axis=0, return_counts=True)
         usual = said[votes.argmax()] if len(said) else np.zeros(DIGEST_WORDS, dtype=np.int64)
         used = [j for j in answered.tolist() if np.array_equal(self._agreed[j, group], usual)]
-        if len(used) < plan.needed:
+        if len(used) < plan.required_relays:
             missing = ", ".join(name_of(int(relay)) for j, relay in enumerate(plan.relays) if j not in used)
             raise ProtocolError(
-                f"2 T + 1 = {plan.needed} relays must answer {name_of(owner)} for the same devices; found {len(used)} "
+                f"2 T + 1 = {plan.required_relays} relays must answer {name_of(owner)} for the same devices; found {len(used)} "
                 f"in round {self.now.round}, without {missing}"
             )
         for j in set(answered.tolist()) - set(used):
@@ -291,21 +291,21 @@ class Silos(CheckpointedMachine):
             self.remark(self.now, owner, f"its sum lacks {left_out} devices, whose shares did not reach every relay")
         return used
 
-    def _decoded(self, group: int, used: list[int]) -> Array:
+    def _decode_group(self, group: int, used: list[int]) -> Array:
         plan, name_of = self._plan, self._draws.name_of
         answers = [self._given[j, group] for j in used]
         try:
-            found, wrong = silo_decode(plan.fields, plan.T, [j + 1 for j in used], answers, self._draws.coins)
+            result, wrong = silo_decode(plan.fields, plan.T, [j + 1 for j in used], answers, self._draws.coins)
         except TooManyErrors as error:
             relays = ", ".join(name_of(int(plan.relays[j])) for j in used)
             raise ProtocolError(
                 f"the answers of {relays} in round {self.now.round} must lie on one polynomial of degree {2 * plan.T}; "
-                f"more than {(len(used) - plan.needed) // 2} of them are wrong, and {len(used)} relays tell no more"
+                f"more than {(len(used) - plan.required_relays) // 2} of them are wrong, and {len(used)} relays tell no more"
             ) from error
         for place in wrong:
             relay = int(plan.relays[used[place]])
             self.remark(self.now, relay, "the relay answered with wrong products, which are corrected")
-        return found
+        return result
 
     def _arrays(self) -> dict[str, Array]:
         """The answers to the step at hand."""

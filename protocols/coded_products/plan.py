@@ -22,7 +22,7 @@ MOST_BITS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class OuterProduct:
     """The shape of one sum of products: over all devices and terms the outer product of a left row and a right one.
 
     Attributes:
@@ -60,14 +60,14 @@ class Product:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ProductLayout:
     """The products of one step, which is the same in all steps: of a device's numbers the static ones come first.
 
     Attributes:
         products: one or more.
     """
 
-    products: tuple[Product, ...]
+    products: tuple[OuterProduct, ...]
 
     def __post_init__(self) -> None:
         if not self.products:
@@ -106,8 +106,8 @@ class Layout:
             rights: for each product integers [terms, n, width].
             static: whether with what is shared once.
         """
-        ordered = [each for each in self.in_order(lefts, rights, static=static) if each is not None]
-        return np.concatenate([np.swapaxes(each, 0, 1).reshape(each.shape[1], -1) for each in ordered], axis=1)
+        ordered = [item for item in self.in_order(lefts, rights, static=static) if item is not None]
+        return np.concatenate([np.swapaxes(item, 0, 1).reshape(item.shape[1], -1) for item in ordered], axis=1)
 
     def in_order(self, lefts: Sequence[Any], rights: Sequence[Any], *, static: bool) -> list[Any]:
         """What belongs to left and right factors, product by product, as factors follow each other in a device's row.
@@ -131,11 +131,11 @@ class Layout:
                 products with them, and their entries.
             fresh: the same of what was shared in this step, [*batch, k, fresh].
         """
-        at = {True: 0, False: 0}
+        index = {True: 0, False: 0}
 
-        def next_of(product: Product, columns: int, *, kept: bool) -> Remainders | None:
-            start, held = at[kept], static if kept else fresh
-            at[kept] = start + columns
+        def next_of(product: OuterProduct, columns: int, *, kept: bool) -> Remainders | None:
+            start, held = index[kept], static if kept else fresh
+            index[kept] = start + columns
             if held is None:
                 return None
             cut = held[..., start : start + columns]
@@ -154,18 +154,18 @@ class Layout:
     @property
     def _places(self) -> list[slice]:
         """Of each product's entries among all."""
-        at, out = {True: 0, False: self.static_entries}, []
+        index, out = {True: 0, False: self.static_entries}, []
         for product in self.products:
-            start = at[product.static]
-            at[product.static] = start + product.entries
+            start = index[product.static]
+            index[product.static] = start + product.entries
             out.append(slice(start, start + product.entries))
         return out
 
     def split(self, sums: NDArray[Any]) -> list[NDArray[Any]]:
         """The sums [..., entries] of each product: [..., height, width]."""
         return [
-            sums[..., place].reshape(*sums.shape[:-1], each.height, each.width)
-            for place, each in zip(self._places, self.products, strict=True)
+            sums[..., place].reshape(*sums.shape[:-1], product.height, product.width)
+            for place, product in zip(self._places, self.products, strict=True)
         ]
 
 
@@ -177,7 +177,7 @@ LARGEST_BATCH = 2**24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class ProductPlan:
     """What all parties know.
 
     Attributes:
@@ -196,15 +196,15 @@ class Plan:
     T: int
     R: int
     k_min: int
-    layout: Layout
+    layout: ProductLayout
     grouping: Grouping
     relays: Ids
     _by_group: tuple[Ids, ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         g = self.grouping
-        found = tuple(np.sort(g.source[g.target == group]) for group in range(len(g.group_owner)))
-        object.__setattr__(self, "_by_group", found)
+        result = tuple(np.sort(g.source[g.target == group]) for group in range(len(g.group_owner)))
+        object.__setattr__(self, "_by_group", result)
 
     def members(self, group: int) -> Ids:
         """The rows that go into one sum, ascending."""
@@ -225,14 +225,14 @@ class Plan:
         return places
 
     @property
-    def needed(self) -> int:
+    def required_relays(self) -> int:
         """Relays whose answers determine a sum."""
         return 2 * self.T + 1
 
     @property
-    def _held(self) -> list[tuple[int, int, bool]]:
+    def _field_list(self) -> list[tuple[int, int, bool]]:
         """The number of each field, its prime, and whether it holds what is static."""
-        return [(place, each.modulus, place < self.static_fields) for place, each in enumerate(self.fields)]
+        return [(place, item.modulus, place < self.static_fields) for place, item in enumerate(self.fields)]
 
     @staticmethod
     def put(name: str, shares: Residues) -> dict[str, Array]:
@@ -253,19 +253,19 @@ class Plan:
             MalformedMessageError: one is missing, holds something else, or is not as wide.
         """
         out = []
-        for place, prime, whole in self._held:
-            found = _remainders(messages, f"{name} {place}", wire.axes + 2, prime)
+        for place, prime, whole in self._field_list:
+            result = _remainders(messages, f"{name} {place}", wire.axes + 2, prime)
             due = width if whole else width - static
-            if found.shape[-1] != due:
+            if result.shape[-1] != due:
                 raise MalformedMessageError(
-                    f"{messages.phase.label} must have {due:,} numbers in field {place}; found {found.shape[-1]:,}"
+                    f"{messages.phase.label} must have {due:,} numbers in field {place}; found {result.shape[-1]:,}"
                 )
-            out.append(found)
+            out.append(result)
         return tuple(out)
 
     def size(self, width: int, static: int) -> int:
         """Bytes of a message with so many numbers, of which the first go in the first fields alone."""
-        return sum(width if whole else width - static for _, _, whole in self._held) + AUTHENTICATION_BYTES
+        return sum(width if whole else width - static for _, _, whole in self._field_list) + AUTHENTICATION_BYTES
 
 
 def _remainders(messages: Messages, name: str, axes: int, modulus: int) -> Array:

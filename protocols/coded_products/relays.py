@@ -15,7 +15,7 @@ from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageErr
 from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import relay_products, with_zero, zero_sets, zero_weights
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
-from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, LARGEST_BATCH, Plan
+from fgl_secure.protocols.coded_products.plan import COUNT_BYTES, DIGEST_WORDS, LARGEST_BATCH, ProductPlan
 from fgl_secure.protocols.relay_coded.agreement import RelaysKeys
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import AUTHENTICATION_BYTES, SHARE, SUM, Wire, by_value
@@ -47,9 +47,9 @@ class _Placed:
     __slots__ = ("at", "step", "there", "values", "whole")
 
     def __init__(
-        self, step: Step, there: Flags, values: Residues, at: Ids | None = None, *, whole: bool = False
+        self, step: Step, there: Flags, values: Residues, index: Ids | None = None, *, whole: bool = False
     ) -> None:
-        self.step, self.there, self.values, self.at, self.whole = step, there, values, at, whole
+        self.step, self.there, self.values, self.at, self.whole = step, there, values, index, whole
 
     def places(self, rows: Ids) -> Ids:
         """Where the shares of some devices are in the values."""
@@ -67,12 +67,12 @@ class _Placed:
         new = np.flatnonzero(~self.there[rows])
         if not len(new):  # what is whole may be the senders' own arrays
             return
-        for own, each in zip(self.values, values, strict=True):
-            own[..., self.places(rows[new]), :] = each if len(new) == len(rows) else each[..., new, :]
+        for own, item in zip(self.values, values, strict=True):
+            own[..., self.places(rows[new]), :] = item if len(new) == len(rows) else item[..., new, :]
         self.there[rows] = True
 
 
-class Standing:
+class RelayState:
     """What one relay knows.
 
     Attributes:
@@ -106,7 +106,7 @@ MOST_KEPT = 2**28
 """Most bytes that a relay keeps of shares that it can expand anew whenever it multiplies them."""
 
 
-class Relays(CheckpointedMachine):
+class ProductRelays(CheckpointedMachine):
     """The relays that one process hosts.
 
     Args:
@@ -118,7 +118,7 @@ class Relays(CheckpointedMachine):
     """
 
     def __init__(
-        self, parties: Ids, terms: SumTerms, plan: Plan, cryptography: ProductCryptography, draws: Draws
+        self, parties: Ids, terms: SumTerms, plan: ProductPlan, cryptography: ProductCryptography, draws: Draws
     ) -> None:
         super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._crypto, self._draws = plan, cryptography, draws
@@ -130,7 +130,7 @@ class Relays(CheckpointedMachine):
         self._dealt = False
         self._silo_by_silo = plan.silo_by_silo
         places = np.searchsorted(plan.relays, parties).tolist()
-        self._relays = [Standing(*each) for each in zip(parties.tolist(), places, strict=True)]
+        self._relays = [RelayState(*item) for item in zip(parties.tolist(), places, strict=True)]
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; relays have no rows."""
@@ -146,7 +146,7 @@ class Relays(CheckpointedMachine):
         """None: relays are entitled to nothing."""
         return None
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         takes = {
@@ -165,7 +165,7 @@ class Relays(CheckpointedMachine):
         keys = self._wire.read(messages, names.KEY, "|u1", KEY_BYTES)
         which = self._wire.read(messages, names.SET, "<u4").astype(np.int64)
         inside = (which < len(self._sets)).all()
-        dealers = [int(self._plan.relays[self._sets[each][0]]) for each in which.tolist()] if inside else []
+        dealers = [int(self._plan.relays[self._sets[item][0]]) for item in which.tolist()] if inside else []
         if not inside or dealers != messages.senders.tolist():
             raise MalformedMessageError("keys of sets must come from the first relay of each; at least one does not")
         known = self._has_key[which].any(axis=1)
@@ -186,39 +186,39 @@ class Relays(CheckpointedMachine):
                 raise StaleMessageError("shares must arrive before relays compare what they hold; at least one did not")
             if self._expands(relay):
                 told = np.unique(self._wire.read(part, names.WIDTH, "<u4"))
-                if told.tolist() != [self._awaited(relay)]:
+                if told.tolist() != [self._numbers_due(relay)]:
                     raise MalformedMessageError("shares must be as long as all devices' are; at least one is not")
             else:
-                due = self._awaited(relay)
+                due = self._numbers_due(relay)
                 self._plan.read(self._wire, part, SHARE, due, due - self._plan.layout.fresh)
         for party, rows in by_value(messages.receivers):
             self._keep(relays[party], messages if rows is None else messages.rows(rows))
         self._used_up()
 
-    def _keep(self, relay: Standing, messages: Messages) -> None:
+    def _keep(self, relay: RelayState, messages: Messages) -> None:
         """Puts checked shares in their place; of one that comes twice the first counts."""
         senders, first = np.unique(messages.senders, return_index=True)
-        rows, static = np.searchsorted(self._plan.grouping.row_owner, senders), self._awaited(relay)
+        rows, static = np.searchsorted(self._plan.grouping.row_owner, senders), self._numbers_due(relay)
         static -= self._plan.layout.fresh
-        found: list[Remainders] = []
+        result: list[Remainders] = []
         if not self._expands(relay):
             whole = [messages[f"{SHARE} {place}"] for place in range(len(self._plan.fields))]
             in_order = len(first) == len(messages) and bool((first[1:] > first[:-1]).all())
-            found = whole if in_order else [np.take(each, first, axis=-2) for each in whole]
+            result = whole if in_order else [np.take(item, first, axis=-2) for item in whole]
         if static:
             once = relay.once = relay.once or self._nothing(relay, static, self._silo_by_silo, once=True)
-            once.put(rows, [each[..., :static] for each in found[: len(once.values)]])
-            found = [each[..., static:] if place < len(once.values) else each for place, each in enumerate(found)]
+            once.put(rows, [item[..., :static] for item in result[: len(once.values)]])
+            result = [item[..., static:] if place < len(once.values) else item for place, item in enumerate(result)]
         elif relay.fresh is None and len(rows) == len(self._plan.grouping.row_owner):  # nothing else can come
-            relay.fresh = _Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(found))
+            relay.fresh = _Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(result))
             return
         relay.fresh = relay.fresh or self._nothing(relay, self._plan.layout.fresh)
-        relay.fresh.put(rows, found)
+        relay.fresh.put(rows, result)
 
-    def _nothing(self, relay: Standing, width: int, at: Ids | None = None, *, once: bool = False) -> _Placed:
+    def _nothing(self, relay: RelayState, width: int, index: Ids | None = None, *, once: bool = False) -> _Placed:
         """Room for so many numbers of each device; none where the relay expands them."""
         room = () if self._expands(relay) else self._room(width, once=once)
-        return _Placed(self.now, np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_), room, at)
+        return _Placed(self.now, np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_), room, index)
 
     def _take_rosters(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -235,10 +235,10 @@ class Relays(CheckpointedMachine):
         if messages.step != self._step:
             raise StaleMessageError(f"messages must be of step {self._step}; found {messages.step}")
 
-    def _expands(self, relay: Standing) -> bool:
+    def _expands(self, relay: RelayState) -> bool:
         return relay.place < self._crypto.keys.expanded
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """What each relay says now."""
         out = self._keys.answer()
         if not self._dealt:
@@ -250,7 +250,7 @@ class Relays(CheckpointedMachine):
 
     def _deal(self) -> list[Messages]:
         """The first relay of every set draws its key and tells the others of it."""
-        own = [n for n, each in enumerate(self._sets) if int(self._plan.relays[each[0]]) in self.parties]
+        own = [n for n, item in enumerate(self._sets) if int(self._plan.relays[item[0]]) in self.parties]
         dealers = np.array([self._plan.relays[self._sets[n][0]] for n in own], dtype=np.int64)
         if not own or not self._crypto.keys.keyed:
             return []
@@ -258,12 +258,12 @@ class Relays(CheckpointedMachine):
         self._set_keys[own] = keys
         self._has_key[own, [self._sets[n][0] for n in own]] = True
         to = [(place, n, j) for place, n in enumerate(own) for j in self._sets[n][1:]]
-        rows, which, others = (np.array(each, dtype=np.int64) for each in zip(*to, strict=True))
+        rows, which, others = (np.array(item, dtype=np.int64) for item in zip(*to, strict=True))
         fields: dict[str, Array] = {names.KEY: keys[rows], names.SET: which.astype(np.uint32)}
         size = KEY_BYTES + 4 + AUTHENTICATION_BYTES
         return [self._wire.say(Phase.ZERO_KEYS, SETUP, (dealers[rows], self._plan.relays[others]), size, fields)]
 
-    def _next(self, relay: Standing) -> Iterator[Messages]:
+    def _next(self, relay: RelayState) -> Iterator[Messages]:
         if relay.at is _At.GATHERING and relay.fresh is not None:
             self._gather(relay)
             relay.at = _At.COMPARING
@@ -273,7 +273,7 @@ class Relays(CheckpointedMachine):
             yield from self._answer(relay)
             relay.forget()
 
-    def _gather(self, relay: Standing) -> None:
+    def _gather(self, relay: RelayState) -> None:
         """What is to be expanded is expanded, and what is shared once is complete now."""
         layout, fresh, once = self._plan.layout, relay.fresh, relay.once
         assert fresh is not None, "something has arrived"
@@ -286,17 +286,17 @@ class Relays(CheckpointedMachine):
         if due is not None:
             due.whole = True
 
-    def _expand(self, relay: Standing, placed: _Placed, known: Flags, width: int, *, once: bool) -> None:
+    def _expand(self, relay: RelayState, placed: _Placed, known: Flags, width: int, *, once: bool) -> None:
         """Expands shares of known devices, where they are not so many that it is done whenever they are multiplied."""
         placed.there &= known
         n, rows = len(known), np.flatnonzero(placed.there)
         if n * width * len(self._fields(once=once)) > MOST_KEPT:
             return
-        found = self._expanded(relay, placed.step, self._plan.grouping.row_owner[rows], width, once=once)
-        placed.values = found
+        result = self._expand_shares(relay, placed.step, self._plan.grouping.row_owner[rows], width, once=once)
+        placed.values = result
         if len(rows) < n or placed.at is not None:
             placed.there, placed.values = np.zeros(n, dtype=np.bool_), self._room(width, once=once)
-            placed.put(rows, found)
+            placed.put(rows, result)
 
     def _fields(self, *, once: bool) -> tuple[PrimeField, ...]:
         """Those of what is shared once, or of what is fresh."""
@@ -310,62 +310,62 @@ class Relays(CheckpointedMachine):
         turned = (*shape[:-2], shape[-1], shape[-2])
         return tuple(np.zeros(turned, dtype=BYTE).swapaxes(-1, -2) for _ in self._fields(once=once))
 
-    def _awaited(self, relay: Standing) -> int:
+    def _numbers_due(self, relay: RelayState) -> int:
         """How many numbers of a device are due: those that are shared once come first, and never again."""
         layout = self._plan.layout
         return layout.fresh + (layout.static if relay.once is None or not relay.once.whole else 0)
 
-    def _expanded(self, relay: Standing, step: Step, senders: Ids, width: int, *, once: bool) -> Residues:
+    def _expand_shares(self, relay: RelayState, step: Step, senders: Ids, width: int, *, once: bool) -> Residues:
         words = self._crypto.expand(step, senders, width, self._keys.of(relay.party), once=once)
         return residues(self._fields(once=once), words)
 
-    def _held(self, relay: Standing) -> Flags:
+    def _complete_devices(self, relay: RelayState) -> Flags:
         """Of which devices it holds everything that is to be multiplied: bool [n]."""
         assert relay.fresh is not None, "something has arrived"
         return relay.fresh.there if relay.once is None else relay.fresh.there & relay.once.there
 
-    def _roster(self, relay: Standing) -> Messages:
+    def _roster(self, relay: RelayState) -> Messages:
         """Tells all other relays whose shares it holds, one bit a device."""
         others = self._plan.relays[self._plan.relays != relay.party]
-        packed = np.packbits(self._held(relay))
+        packed = np.packbits(self._complete_devices(relay))
         fields = {names.HELD: np.broadcast_to(packed, (len(others), len(packed)))}
         ends = np.full(len(others), relay.party), others
         return self._wire.say(Phase.ROSTERS, self.now, ends, len(packed) + AUTHENTICATION_BYTES, fields)
 
-    def _answer(self, relay: Standing) -> Iterator[Messages]:
+    def _answer(self, relay: RelayState) -> Iterator[Messages]:
         """Answers every silo for the devices that all relays hold the shares of."""
         plan = self._plan
         if self._crypto.keys.keyed and not self._has_key[self._sets_of(relay), relay.place].all():
             what = "the relay was not told the key of every set that it is in, and gives no answers"
             self.remark(self.now, relay.party, what)
             return
-        if len(relay.heard) + 1 < plan.needed:
+        if len(relay.heard) + 1 < plan.required_relays:
             self.remark(self.now, relay.party, "the relay hears of too few others, and gives no answers in this step")
             return
         silent = set(plan.relays.tolist()) - {relay.party, *relay.heard}
         for other in sorted(silent):
             self.remark(self.now, other, "the relay is not heard of and is left out of this step")
-        held = np.logical_and.reduce([self._held(relay), *relay.heard.values()])
+        held = np.logical_and.reduce([self._complete_devices(relay), *relay.heard.values()])
         counted = [rows[held[rows]] for rows in map(plan.members, range(len(plan.grouping.group_owner)))]
         counts = np.array([len(rows) for rows in counted], dtype=np.int64)
         counts[counts < plan.k_min] = 0
         digests = np.array([self._digest(rows) for rows in counted], dtype=np.int64).reshape(-1, DIGEST_WORDS)
         answered, refused = np.flatnonzero(counts), np.flatnonzero(counts == 0)
         if len(answered):
-            found = [self._product(relay, group, counted[group], digests[group]) for group in answered.tolist()]
-            shares = tuple(np.stack(each, axis=-2) for each in zip(*found, strict=True))
+            result = [self._product(relay, group, counted[group], digests[group]) for group in answered.tolist()]
+            shares = tuple(np.stack(item, axis=-2) for item in zip(*result, strict=True))
             size = (
                 plan.size(plan.layout.entries, plan.layout.static_entries)
                 + COUNT_BYTES
                 - AUTHENTICATION_BYTES
                 + 8 * DIGEST_WORDS
             )
-            yield self._told(relay, answered, counts, digests, size, plan.put(SUM, shares))
+            yield self._product_messages(relay, answered, counts, digests, size, plan.put(SUM, shares))
         if len(refused):
-            yield self._told(relay, refused, counts, digests, COUNT_BYTES + 8 * DIGEST_WORDS, {})
+            yield self._product_messages(relay, refused, counts, digests, COUNT_BYTES + 8 * DIGEST_WORDS, {})
 
-    def _told(
-        self, relay: Standing, groups: Ids, counts: Ids, digests: Ids, size: int, shares: dict[str, Array]
+    def _product_messages(
+        self, relay: RelayState, groups: Ids, counts: Ids, digests: Ids, size: int, shares: dict[str, Array]
     ) -> Messages:
         ends = np.full(len(groups), relay.party), self._plan.grouping.group_owner[groups]
         told: dict[str, Array] = {names.COUNT: counts[groups].astype(np.uint32), names.AGREED: digests[groups]}
@@ -376,46 +376,46 @@ class Relays(CheckpointedMachine):
         told = sha256(step_bytes(self.now) + rows.astype("<i8").tobytes()).digest()
         return np.frombuffer(told[: 8 * DIGEST_WORDS], dtype="<i8").astype(np.int64) & (2**63 - 1)
 
-    def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
+    def _product(self, relay: RelayState, group: int, rows: Ids, digest: Ids) -> Residues:
         """One relay's answer to a silo: by field, remainders [*tapes, entries], or without static entries."""
         plan, layout = self._plan, self._plan.layout
         assert relay.fresh is not None, "something has arrived"
-        found = []
+        result = []
         for part in self._parts(relay, rows):
             fresh = self._read(relay, relay.fresh, part, layout.fresh, once=False)
             once = () if relay.once is None else self._read(relay, relay.once, part, layout.static, once=True)
-            found.append(relay_products(layout, once, fresh))
+            result.append(relay_products(layout, once, fresh))
         whole = [blocks[0] if len(blocks) == 1 else np.asarray(np.sum(blocks, axis=0, dtype=np.int64))
-                 for blocks in zip(*found, strict=True)]  # fmt: skip
+                 for blocks in zip(*result, strict=True)]  # fmt: skip
         return with_zero(plan.fields, whole, self.zeros(relay, group, digest))
 
-    def _parts(self, relay: Standing, rows: Ids) -> list[Ids]:
+    def _parts(self, relay: RelayState, rows: Ids) -> list[Ids]:
         """Rows that are multiplied together: all, or so many that what is expanded of them stays small."""
         layout = self._plan.layout
         sides = ((relay.once, layout.static), (relay.fresh, layout.fresh))
         numbers = len(rows) * sum(width for placed, width in sides if placed is not None and not placed.values)
         return np.array_split(rows, min(-(-numbers // LARGEST_BATCH), len(rows))) if numbers else [rows]
 
-    def _read(self, relay: Standing, placed: _Placed, rows: Ids, width: int, *, once: bool) -> Residues:
+    def _read(self, relay: RelayState, placed: _Placed, rows: Ids, width: int, *, once: bool) -> Residues:
         """The shares of some devices by field."""
         if placed.values:
             return placed.of(rows)
-        return self._expanded(relay, placed.step, self._plan.grouping.row_owner[rows], width, once=once)
+        return self._expand_shares(relay, placed.step, self._plan.grouping.row_owner[rows], width, once=once)
 
-    def zeros(self, relay: Standing, group: int, digest: Ids) -> list[tuple[Integers, Words]]:
+    def zeros(self, relay: RelayState, group: int, digest: Ids) -> list[tuple[Integers, Words]]:
         """The common streams that a relay adds to its products for a silo, each with its weights by field."""
         plan, own = self._plan, self._sets_of(relay)
         parties = [plan.relays[list(self._sets[n])] for n in own]
-        found = self._crypto.streams(
+        result = self._crypto.streams(
             self._draws, self._set_keys[own], parties, self.now, group, digest, plan.layout.entries
         )
         out: list[tuple[Integers, Words]] = []
-        for n, streams in zip(own, found, strict=True):
+        for n, streams in zip(own, result, strict=True):
             weights = [zero_weights(field, plan.T, plan.R, self._sets[n])[relay.place] for field in plan.fields]
             out += zip(np.array(weights).T, streams, strict=True)
         return out
 
-    def _sets_of(self, relay: Standing) -> list[int]:
+    def _sets_of(self, relay: RelayState) -> list[int]:
         """The sets that a relay is in."""
         return [n for n, members in enumerate(self._sets) if relay.place in members]
 
@@ -432,9 +432,9 @@ class Relays(CheckpointedMachine):
             arrays[f"{lead}/at"] = np.asarray(relay.at, dtype=np.int64)
             arrays |= {f"{lead}/heard/{party}": flags for party, flags in relay.heard.items()}
             if relay.fresh is not None:
-                arrays |= _named(f"{lead}/fresh", relay.fresh.there, relay.fresh.values)
+                arrays |= _pack_residues(f"{lead}/fresh", relay.fresh.there, relay.fresh.values)
             if relay.once is not None:
-                arrays |= _named(f"{lead}/once", relay.once.there, relay.once.values)
+                arrays |= _pack_residues(f"{lead}/once", relay.once.there, relay.once.values)
                 arrays[f"{lead}/once step"] = done_array([relay.once.step])
                 arrays[f"{lead}/once whole"] = np.asarray(relay.once.whole)
         return arrays
@@ -450,18 +450,18 @@ class Relays(CheckpointedMachine):
             relay.heard = {int(party): flags.astype(np.bool_) for party, flags in within("heard", own).items()}
             relay.fresh = relay.once = None
             if "fresh/there" in own:
-                relay.fresh = _Placed(self.now, *_unnamed("fresh", own))
+                relay.fresh = _Placed(self.now, *_unpack_residues("fresh", own))
             if "once/there" in own:
-                there, values = _unnamed("once", own)
+                there, values = _unpack_residues("once", own)
                 step, whole = step_of(own["once step"][0]), bool(own["once whole"])
                 relay.once = _Placed(step, there, values, self._silo_by_silo, whole=whole)
 
 
-def _named(lead: str, there: Array, values: Residues) -> dict[str, Array]:
+def _pack_residues(lead: str, there: Array, values: Residues) -> dict[str, Array]:
     """Which are there and what they are, as arrays of a state."""
     return {f"{lead}/there": there, **{f"{lead}/{place}": value for place, value in enumerate(values)}}
 
 
-def _unnamed(name: str, state: Mapping[str, Array]) -> tuple[Array, Residues]:
+def _unpack_residues(name: str, state: Mapping[str, Array]) -> tuple[Array, Residues]:
     own = within(name, state)
     return own["there"], tuple(own[str(place)] for place in range(len(own) - 1))

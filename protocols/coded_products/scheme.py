@@ -20,9 +20,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.coded_products.code import zero_sets
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography, RealProductCryptography
 from fgl_secure.protocols.coded_products.encoding import LEAST_BITS, ProductCode, check_bounds
-from fgl_secure.protocols.coded_products.parties import Devices, Silos
-from fgl_secure.protocols.coded_products.plan import Layout, Plan
-from fgl_secure.protocols.coded_products.relays import Relays
+from fgl_secure.protocols.coded_products.parties import ProductDevices, ProductSilos
+from fgl_secure.protocols.coded_products.plan import ProductLayout, ProductPlan
+from fgl_secure.protocols.coded_products.relays import ProductRelays
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme, SumMachine, select_hosted
 from fgl_secure.protocols.stepwise import SumTerms
@@ -98,9 +98,9 @@ LARGEST_PRODUCT = 2.0**10
 class ProductRoles:
     """The machines of sums of products, one class a role; others than these are for tests, which break one of them."""
 
-    devices: type[Devices] = Devices
-    relays: type[Relays] = Relays
-    silos: type[Silos] = Silos
+    devices: type[ProductDevices] = ProductDevices
+    relays: type[ProductRelays] = ProductRelays
+    silos: type[ProductSilos] = ProductSilos
 
 
 HONEST = ProductRoles()
@@ -120,11 +120,11 @@ class SumsProducts(Protocol):
     def products_claim(self) -> Claim:
         """What it promises of factors."""
 
-    def product_code(self, topology: Topology, layout: Layout) -> ProductCode:
+    def product_code(self, topology: Topology, layout: ProductLayout) -> ProductCode:
         """How real factors become integers."""
 
     def product_machines(
-        self, topology: Topology, layout: Layout, session: bytes, draws: Draws, hosted: Ids | None = None
+        self, topology: Topology, layout: ProductLayout, session: bytes, draws: Draws, hosted: Ids | None = None
     ) -> tuple[SumMachine, ...]:
         """The machines of sums of products."""
 
@@ -182,7 +182,7 @@ class CodedProducts(RelayCoded):
         What relays may know of the graph is no matter of sums for silos.
         """
         graph = ("profile", "max_degree", "small_groups", "tags")
-        known = {each.name: getattr(scheme, each.name) for each in fields(RelayCoded) if each.name not in graph}
+        known = {field.name: getattr(scheme, field.name) for field in fields(RelayCoded) if field.name not in graph}
         return cls(**{**known, "R": max(min(scheme.R, min(BELOW_2_8) - 1), cls.relays_for(scheme.T))})
 
     @staticmethod
@@ -200,7 +200,7 @@ class CodedProducts(RelayCoded):
         """What it promises of factors, beside what it promises of rows."""
         return _products_claim(self.T, self.R, self.k_min, self.keys)
 
-    def product_code(self, topology: Topology, layout: Layout) -> ProductCode:
+    def product_code(self, topology: Topology, layout: ProductLayout) -> ProductCode:
         """How real factors become integers.
 
         Raises:
@@ -217,7 +217,7 @@ class CodedProducts(RelayCoded):
         )
 
     def product_machines(
-        self, topology: Topology, layout: Layout, session: bytes, draws: Draws, hosted: Ids | None = None
+        self, topology: Topology, layout: ProductLayout, session: bytes, draws: Draws, hosted: Ids | None = None
     ) -> tuple[SumMachine, ...]:
         """The machines of sums of products.
 
@@ -241,10 +241,10 @@ class CodedProducts(RelayCoded):
         if len(np.unique(g.source)) < len(g.source):
             raise InputError("devices must be in one sum each; at least one is in several")
         code = self.product_code(topology, layout)
-        found, static = code.fields_for(layout)
-        plan = Plan(found, static, self.T, self.R, self.k_min, layout, g, relays)
+        result, static = code.fields_for(layout)
+        plan = ProductPlan(result, static, self.T, self.R, self.k_min, layout, g, relays)
         terms = SumTerms(repr((self, layout)), topology, session, draws.batch_shape)
-        crypto = self.product_cryptography(found, self.T, None if hosted is None else session, self.keys)
+        crypto = self.product_cryptography(result, self.T, None if hosted is None else session, self.keys)
         roles = self.product_roles
         out: list[SumMachine] = []
         if len(devices := select_hosted(hosted, g.row_owner)):

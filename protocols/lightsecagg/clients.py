@@ -13,11 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose
+from fgl_secure.crypto.cryptography import Context, Elements, KeyPurpose, Mask
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, check_roster
 from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, MaskedClients
-from fgl_secure.protocols.secagg.pairs import Pairs
+from fgl_secure.protocols.secagg.pairs import PairwiseKeys
 from fgl_secure.protocols.secagg.terms import USUAL, Stage, bytes_of, flags_of
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Flags, Ids
@@ -26,7 +26,7 @@ MASK, NOISE = 1, 2
 """Secrets of a client beside its private key: seeds of its mask, and of the uniform parts that are coded with it."""
 
 
-class Clients(MaskedClients):
+class LightSecAggClients(MaskedClients):
     """Some clients.
 
     Args:
@@ -52,7 +52,7 @@ class Clients(MaskedClients):
     def _clear(self) -> None:
         h, n = len(self.parties), self.terms.n
         super()._clear()
-        self._pairs = Pairs(self._crypto, h, n)
+        self._pairs = PairwiseKeys(self._crypto, h, n)
         self._holds = np.zeros((h, n), dtype=np.bool_)
         self._own = np.zeros((*self._tapes, h, self._plan.code.width), dtype=np.int64)
         self._held = np.zeros((*self._tapes, h, n, self._plan.code.width), dtype=np.int64)
@@ -88,43 +88,43 @@ class Clients(MaskedClients):
         """
         secrets = self._secrets[which]
         self._forget(which, *((NOISE,) if self._crypto.wrapped_bytes else (SEALING, NOISE)))
-        return self._shared(which, secrets, self._context, self.now)
+        return self._share_masks(which, secrets, self._context, self.now)
 
-    def _shared(self, which: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
+    def _share_masks(self, which: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
         n, nothing, has = self.terms.n, bytes(self._pairs.box_bytes(self._plan.code.width)), self._pairs.has
-        for at, own in zip(which.tolist(), secrets, strict=True):
-            place = int(self._places[at])
-            coded = self._coded(at, own, context)
-            self._own[..., at, :], self._holds[at, place] = coded[..., place, :], True
+        for index, own in zip(which.tolist(), secrets, strict=True):
+            place = int(self._places[index])
+            coded = self._encode_mask(index, own, context)
+            self._own[..., index, :], self._holds[index, place] = coded[..., place, :], True
             others = [v for v in range(n) if v != place]
-            names = {v: int(self.terms.clients[v]) for v in others if has[at, v]}
-            said = self._pairs.wrapped(at, own[SEALING].tobytes(), context, int(self.parties[at]), names)
-            sealed = [self._sealed(at, v, coded, said[v], context) if v in said else nothing for v in others]
+            names = {v: int(self.terms.clients[v]) for v in others if has[index, v]}
+            said = self._pairs.wrap_keys(index, own[SEALING].tobytes(), context, int(self.parties[index]), names)
+            sealed = [self._seal_coded(index, v, coded, said[v], context) if v in said else nothing for v in others]
             boxes = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(1, n - 1, len(nothing))
-            fields = {"boxes": boxes, "given": has[[at]]}
-            yield self._to_server(Phase.SECRET_SHARES, np.array([at]), fields, None, step)
+            fields = {"boxes": boxes, "given": has[[index]]}
+            yield self._to_server(Phase.SECRET_SHARES, np.array([index]), fields, None, step)
 
-    def _coded(self, at: int, secrets: Array, context: Context) -> Elements:
+    def _encode_mask(self, index: int, secrets: Array, context: Context) -> Elements:
         """A client's mask, coded for every client: elements [*tapes, n, width]."""
-        code, me = self._plan.code, int(self.parties[at])
-        mask = self._crypto.elements(self._mask_key(at, secrets[MASK].tobytes(), context), code.length)
-        noise_key = self._crypto.stretched(secrets[NOISE].tobytes(), context, Purpose.SHARING, me)
+        code, me = self._plan.code, int(self.parties[index])
+        mask = self._crypto.elements(self._mask_key(index, secrets[MASK].tobytes(), context), code.length)
+        noise_key = self._crypto.derive_key(secrets[NOISE].tobytes(), context, KeyPurpose.SHARING, me)
         noise = self._noise(noise_key).reshape(*mask.shape[:-1], *code.noise_shape)
         return code.encode(mask, noise).astype(np.int64, copy=False)
 
-    def _mask_key(self, at: int, seed: bytes, context: Context) -> bytes:
+    def _mask_key(self, index: int, seed: bytes, context: Context) -> bytes:
         """The key of a client's mask."""
-        return self._crypto.stretched(seed, context, Purpose.SELF_MASK, int(self.parties[at]))
+        return self._crypto.derive_key(seed, context, KeyPurpose.SELF_MASK, int(self.parties[index]))
 
     def _noise(self, key: bytes) -> Elements:
         """The uniform parts beside those of a mask: elements [*tapes, T * width]."""
         rows, width = self._plan.code.noise_shape
         return self._crypto.elements(key, rows * width)
 
-    def _sealed(self, at: int, v: int, coded: Elements, said: bytes, context: Context) -> bytes:
+    def _seal_coded(self, index: int, v: int, coded: Elements, said: bytes, context: Context) -> bytes:
         """The coded mask for one other client."""
-        ends = int(self.parties[at]), int(self.terms.clients[v])
-        return self._pairs.seal(at, v, said, context, ends, coded[..., v, :])
+        ends = int(self.parties[index]), int(self.terms.clients[v])
+        return self._pairs.seal(index, v, said, context, ends, coded[..., v, :])
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_shares(self, messages: Messages) -> Hear:
@@ -137,21 +137,21 @@ class Clients(MaskedClients):
             place = int(self._places[at])
             self._check_known(at, told[row], self._pairs.has[at], "clients that shared")
             of = {v: boxes[row, v - (v > place)].tobytes() for v in np.flatnonzero(told[row]).tolist()}
-            keys, found = self._unsealed(at, of, width, context)
-            if len(found) + 1 < needed:
+            keys, result = self._unseal_boxes(at, of, width, context)
+            if len(result) + 1 < needed:
                 raise ProtocolError(
                     f"coded masks of at least {needed} clients must open as sealed for client {place}; "
-                    f"found {len(found) + 1}"
+                    f"found {len(result) + 1}"
                 )
             self._pairs.keep(at, keys)
             self._held[..., at, place, :] = self._own[..., at, :]
-            for v, values in found.items():
+            for v, values in result.items():
                 self._holds[at, v], self._held[..., at, v, :] = True, values
 
         return hear
 
-    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
-        masks = [self._mask_key(at, self._secrets[at, MASK].tobytes(), context), *self._receivers_mask(at)]
+    def _masks(self, index: int, context: Context) -> tuple[list[Mask], list[int]]:
+        masks = [self._mask_key(index, self._secrets[index, MASK].tobytes(), context), *self._receivers_mask(index)]
         return masks, [1] * len(masks)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
@@ -168,24 +168,24 @@ class Clients(MaskedClients):
     def _check_roster(self, roster: Flags, own: int, told: Flags) -> None:
         check_roster(roster, own, told, self.terms.threshold)
 
-    def _voters(self, at: int) -> Flags:
+    def _voters(self, index: int) -> Flags:
         """Bool [n], the others on a client's roster: whom its votes are for, and whose votes it counts."""
-        others: Flags = self._roster[at] & self._pairs.has[at]
-        others[self._places[at]] = False
+        others: Flags = self._roster[index] & self._pairs.has[index]
+        others[self._places[index]] = False
         return others
 
-    def _voted_for(self, at: int, context: Context) -> bytes:
-        return context.digest(self._roster[at].tobytes())
+    def _voted_for(self, index: int, context: Context) -> bytes:
+        return context.digest(self._roster[index].tobytes())
 
     def _open_up(self, which: Ids) -> Iterable[Messages]:
         """The sum of the coded masks of each client's roster, and no second; then everything is forgotten."""
-        sums = [self._plan.code.added(self._opened(at)) for at in which.tolist()]
+        sums = [self._plan.code.add_coded(self._sum_coded(index)) for index in which.tolist()]
         self._held[..., which, :, :], self._own[..., which, :] = 0, 0
         self._pairs.forget(which)
         self._holds[which] = False
         total = np.stack([one.astype(np.int64, copy=False) for one in sums], axis=-2)
         return [self._to_server(Phase.UNMASKING, which, {}, {"sum": total})]
 
-    def _opened(self, at: int) -> Elements:
+    def _sum_coded(self, index: int) -> Elements:
         """The coded masks whose sum a client opens: elements [*tapes, r, width]."""
-        return np.compress(self._roster[at], self._held[..., at, :, :], axis=-2)
+        return np.compress(self._roster[index], self._held[..., index, :, :], axis=-2)

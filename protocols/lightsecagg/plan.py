@@ -87,7 +87,7 @@ class MaskCode:
         parts = padded.reshape(*batch, self.parts, self.width)
         return self.field.combine_two(_encoding_matrix(self.code), parts, noise, axis=len(batch))
 
-    def added(self, coded: Elements) -> Elements:
+    def add_coded(self, coded: Elements) -> Elements:
         """A client's role: the sum of the coded masks [*batch, n, width] that it holds of a roster."""
         ones, axis = np.ones((1, coded.shape[-2]), dtype=np.int64), coded.ndim - 2
         return self.field.combine(ones, coded, axis=axis)[..., 0, :]
@@ -147,8 +147,8 @@ class LightSecAggPlan(SumPlan):
         return self.code.field
 
     @property
-    def agreed(self) -> bytes:
-        """See `SumPlan.agreed`."""
+    def agreed_bytes(self) -> bytes:
+        """See `SumPlan.agreed_bytes`."""
         return _NUMBERS.pack(self.field.modulus, self.code.colluding) + self.keys.encode()
 
 
@@ -190,8 +190,8 @@ def check_roster(roster: Flags, own: int, told: Flags, threshold: int) -> None:
     """
     if not roster[own]:
         raise ProtocolError(f"sender {own} must be on the roster of a step that it sent its vector in; it is not")
-    strangers = np.flatnonzero(roster & ~told)
-    if len(strangers):
-        raise ProtocolError(f"a roster must name those only whose coded masks arrived; found sender {strangers[0]}")
+    unknown = np.flatnonzero(roster & ~told)
+    if len(unknown):
+        raise ProtocolError(f"a roster must name those only whose coded masks arrived; found sender {unknown[0]}")
     if int(roster.sum()) < threshold:
         raise ProtocolError(f"a roster must name at least threshold = {threshold} senders; found {int(roster.sum())}")

@@ -16,16 +16,16 @@ from typing import ClassVar
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.streams import Ring
+from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.lightsecagg.clients import Clients
+from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, MaskCode, colluding_of, lying_of
-from fgl_secure.protocols.lightsecagg.server import Server
-from fgl_secure.protocols.secagg.receiver import Receiver
-from fgl_secure.protocols.secagg.scheme import MaskedScheme
+from fgl_secure.protocols.lightsecagg.server import LightSecAggServer
 from fgl_secure.protocols.pairwise_masking.scheme import SUM_LEAKS, primitives
 from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.secagg.receiver import SumReceiver
+from fgl_secure.protocols.secagg.scheme import MaskedScheme
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, Guarantee, Role, Secret, Strength
 from fgl_secure.typing import Ids
@@ -101,7 +101,7 @@ class LightSecAgg(MaskedScheme):
     parameters: ClassVar[tuple[str, ...]] = ("threshold", "colluding", "modulus", "keys", "precision", "rounding")
 
     colluding: int | None = None
-    clients: type[Clients] = field(default=Clients, repr=False)
+    clients: type[LightSecAggClients] = field(default=LightSecAggClients, repr=False)
 
     def __post_init__(self) -> None:
         MaskedScheme.__post_init__(self)
@@ -118,16 +118,16 @@ class LightSecAgg(MaskedScheme):
         lying = lying_of(clients, threshold, colluding)
         return self._with_feedback(_claim_of(colluding, lying, self.keys))
 
-    def ring_of(self, topology: Topology) -> Ring:
+    def ring_of(self, topology: Topology) -> ModularRing:
         """See `Scheme.ring_of`: the field, or at a precision and with a bound the least one that holds the sums.
 
         It has a point for each part of a mask and each client.
         """
         if self.precision is None or topology.bound is None:
-            return Ring(self.modulus)
+            return ModularRing(self.modulus)
         clients = len(topology.senders)
         least = max(2 * topology.terms * topology.bound + 1, clients + self.threshold_for(clients))
-        return Ring(next((prime for prime in PRIMES if prime >= least), self.modulus), packed=True)
+        return ModularRing(next((prime for prime in PRIMES if prime >= least), self.modulus), packed=True)
 
     def colluding_for(self, clients: int) -> int:
         """T among so many senders.
@@ -160,7 +160,7 @@ class LightSecAgg(MaskedScheme):
         return self._roles(
             plan.terms,
             hosted,
-            lambda: Server(plan, crypto, draws),
+            lambda: LightSecAggServer(plan, crypto, draws),
             lambda here: self.clients(here, plan, crypto, draws, names),
-            (lambda: Receiver(plan, crypto, draws, names)) if plan.terms.split else None,
+            (lambda: SumReceiver(plan, crypto, draws, names)) if plan.terms.split else None,
         )

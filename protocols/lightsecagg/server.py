@@ -9,13 +9,13 @@ import numpy as np
 
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan
-from fgl_secure.protocols.secagg.server import Hear, OneSumServer
+from fgl_secure.protocols.secagg.server import AggregationServer, Hear
 from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Array, Bytes, Flags
 
 
-class Server(OneSumServer):
+class LightSecAggServer(AggregationServer):
     """The party that adds up.
 
     Args:
@@ -75,9 +75,9 @@ class Server(OneSumServer):
         self._told = self._given.T & shared & shared[:, None]
         boxes, self._boxes = self._boxes, {}
         self._here.go(Stage.VECTORS, shared)
-        return self._forwarded(boxes, shared, self._told, self.now)
+        return self._forward_boxes(boxes, shared, self._told, self.now)
 
-    def _forwarded(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
+    def _forward_boxes(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
         """Client by client: all boxes together are as large as what everybody shared."""
         nothing = np.zeros(self._box_bytes, dtype=np.uint8)
         for client in np.flatnonzero(shared).tolist():
@@ -140,7 +140,7 @@ class Server(OneSumServer):
         mask, wrong = self._plan.code.recover(sums, holders.tolist(), self._coins)
         total = field.subtract(self._total, mask.astype(np.int64, copy=False)).astype(np.int64, copy=False)
         if not terms.split:
-            self._sums = terms.opened(total, int(self._included.sum()), field.modulus)[..., None, :]
+            self._sums = terms.decode_total(total, int(self._included.sum()), field.modulus)[..., None, :]
         for client in wrong:
             self.remark(self.now, int(terms.clients[client]), "its sum of coded masks is wrong: corrected")
         self._here.go(None)

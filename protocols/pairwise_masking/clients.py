@@ -10,7 +10,7 @@ seed, from which both private keys follow, so shares are as long as they were. W
 make or change, and where it does not open the client takes no further part: a vector without one of its masks would
 fit no other, and a server that could have masks left out would have all left out.
 
-Shares and votes are under other keys (`Pairs`): those of mask keys are opened when their owner vanishes.
+Shares and votes are under other keys (`PairwiseKeys`): those of mask keys are opened when their owner vanishes.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, KeyPurpose, Mask
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, stacked
-from fgl_secure.protocols.secagg.pairs import Pairs, Publics, check_usable
-from fgl_secure.protocols.secagg.terms import Stage, bytes_of, flags_of
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes
-from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, check_request
+from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest, check_request
+from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, stack_bytes
+from fgl_secure.protocols.secagg.pairs import PairwiseKeys, Publics, check_usable
+from fgl_secure.protocols.secagg.terms import Stage, bytes_of, flags_of
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase
 from fgl_secure.typing import Array, Flags, Ids
 
@@ -46,7 +46,7 @@ PHASES: Mapping[MessageKind, Stage] = {
 """What the server's messages ask for, by what they carry."""
 
 
-class Clients(DrawingClients):
+class MaskingClients(DrawingClients):
     """Some clients.
 
     Args:
@@ -76,7 +76,7 @@ class Clients(DrawingClients):
         h, k = len(self.parties), self._plan.degree
         super()._clear()
         size = self._crypto.public_bytes if self._crypto.wrapped_bytes else 0
-        self._pairs = Pairs(self._crypto, h, k)
+        self._pairs = PairwiseKeys(self._crypto, h, k)
         self._publics = Publics(h, k, size)
         self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
         self._told = np.zeros((h, k), dtype=np.bool_)
@@ -106,7 +106,7 @@ class Clients(DrawingClients):
         }
 
     @property
-    def _circles(self) -> Circles:
+    def _circles(self) -> NeighbourGraph:
         return self._plan.circles(self.now, self._seed)
 
     @property
@@ -114,16 +114,16 @@ class Clients(DrawingClients):
         return self._plan.context(self.now, self._seed)
 
     @property
-    def _needed(self) -> int:
-        return self._plan.needed
+    def _required_votes(self) -> int:
+        return self._plan.required_shares
 
-    def _others(self, at: int) -> Ids:
-        return np.asarray(self._circles.near[self._places[at]])
+    def _others(self, index: int) -> Ids:
+        return np.asarray(self._circles.neighbours[self._places[index]])
 
     # ------------------------------------------------------------------------------------------- KEYS, DRAW and SHARES
     def _beside_keys(self, which: Ids) -> dict[str, Array]:
         """What a sparse graph needs."""
-        return {"pledge": stacked([self._pledge(at) for at in which.tolist()])} if self._plan.sparse else {}
+        return {"pledge": stack_bytes([self._pledge(index) for index in which.tolist()])} if self._plan.sparse else {}
 
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
@@ -134,7 +134,7 @@ class Clients(DrawingClients):
             draw = drawn(row, at)
             seed = b"" if draw is None else draw.seed
             circles = self._plan.circles(self.now, seed)
-            public = read(row, at, circles.all[self._places[at]])
+            public = read(row, at, circles.closed_neighbours[self._places[at]])
             if draw is not None:
                 draw.check_keys(public)
             self._agree_on(at, public, receivers_key(row), circles, self._plan.context(self.now, seed))
@@ -143,27 +143,32 @@ class Clients(DrawingClients):
         return hear
 
     def _agree_on(
-        self, at: int, public: Mapping[int, tuple[bytes, ...]], receiver: bytes, circles: Circles, context: Context
+        self,
+        index: int,
+        public: Mapping[int, tuple[bytes, ...]],
+        receiver: bytes,
+        circles: NeighbourGraph,
+        context: Context,
     ) -> None:
         """Keys of pairs and of masks with every neighbour listed, and of the receiver's mask.
 
         Keys of masks with those that lead a client follow when it hears what they wrapped for it.
         """
-        c, terms, own = self._crypto, self.terms, int(self._places[at])
-        me, sealing, mask = int(self.parties[at]), *(self._secrets[at, i].tobytes() for i in (SEALING, MASK))
-        near = {j: v for j, v in enumerate(circles.near[own].tolist()) if v in public}
+        c, terms, own = self._crypto, self.terms, int(self._places[index])
+        me, sealing, mask = int(self.parties[index]), *(self._secrets[index, i].tobytes() for i in (SEALING, MASK))
+        near = {j: v for j, v in enumerate(circles.neighbours[own].tolist()) if v in public}
         names = {j: int(terms.clients[v]) for j, v in near.items()}
         check_usable(c, {names[j]: public[v][1] for j, v in near.items()})
-        now = {names[j]: public[v][1] for j, v in near.items() if circles.leads[own, j] or not c.wrapped_bytes}
-        masks = c.agree(mask, context, Purpose.PAIR_MASK, me, now, terms.length)
-        shared = self._agree_with_receiver(at, receiver, self._plan.context(self.now))  # which knows no graph
-        self._pairs.agree(at, sealing, context, me, {j: (names[j], public[v][0]) for j, v in near.items()})
-        self._keep_receiver(at, *shared)
+        now = {names[j]: public[v][1] for j, v in near.items() if circles.initiates[own, j] or not c.wrapped_bytes}
+        masks = c.agree(mask, context, KeyPurpose.PAIR_MASK, me, now, terms.length)
+        shared = self._agree_with_receiver(index, receiver, self._plan.context(self.now))  # which knows no graph
+        self._pairs.agree(index, sealing, context, me, {j: (names[j], public[v][0]) for j, v in near.items()})
+        self._keep_receiver(index, *shared)
         for j, v in near.items():
             if c.wrapped_bytes:
-                self._publics.put(at, j, public[v][1])
+                self._publics.put(index, j, public[v][1])
             if names[j] in masks:
-                self._mask[at, j] = np.frombuffer(masks[names[j]], dtype=np.uint8)
+                self._mask[index, j] = np.frombuffer(masks[names[j]], dtype=np.uint8)
 
     def _share(self, which: Ids) -> Iterable[Messages]:
         """Shares of both secrets, sealed for each neighbour whose keys were heard; what made them is forgotten.
@@ -172,65 +177,69 @@ class Clients(DrawingClients):
         heard what others wrapped for it.
         """
         circles, context, has = self._circles, self._context, self._pairs.has
-        boxes = np.zeros((len(which), self._plan.degree, self._pairs.box_bytes(self._plan.sealed)), dtype=np.uint8)
-        for row, at in enumerate(which.tolist()):
-            place, me = int(self._places[at]), int(self.parties[at])
-            shares, secret = self._shares(at, circles, context), self._secrets[at, SEALING].tobytes()
-            self._held[..., at, circles.own[place], :, :] = shares[..., circles.own[place], :, :]
-            self._holds[at, circles.own[place]] = True
+        boxes = np.zeros(
+            (len(which), self._plan.degree, self._pairs.box_bytes(self._plan.sealed_elements)), dtype=np.uint8
+        )
+        for row, index in enumerate(which.tolist()):
+            place, me = int(self._places[index]), int(self.parties[index])
+            shares, secret = self._shares(index, circles, context), self._secrets[index, SEALING].tobytes()
+            self._held[..., index, circles.self_index[place], :, :] = shares[..., circles.self_index[place], :, :]
+            self._holds[index, circles.self_index[place]] = True
             others = circles.others(place)
             values = np.compress(others, shares, axis=-3).reshape(*self._tapes, self._plan.degree, -1)
             if self.terms.veto:
-                seed = self._secrets[at, SHARES].tobytes()
-                vetoes = self._vetoes.shared(at, seed, context, me, circles.all[place])
-                self._vetoes.keep(at, circles.own[place], vetoes[..., circles.own[place]])
+                seed = self._secrets[index, SHARES].tobytes()
+                vetoes = self._vetoes.share(index, seed, context, me, circles.closed_neighbours[place])
+                self._vetoes.keep(index, circles.self_index[place], vetoes[..., circles.self_index[place]])
                 values = np.concatenate([values, np.compress(others, vetoes, axis=-1)[..., None]], axis=-1)
-            names = {j: int(self.terms.clients[circles.near[place, j]]) for j in np.flatnonzero(has[at]).tolist()}
-            for j, wrapped in self._pairs.wrapped(at, secret, context, me, names).items():
-                box = self._pairs.seal(at, j, wrapped, context, (me, names[j]), values[..., j, :])
+            names = {
+                j: int(self.terms.clients[circles.neighbours[place, j]]) for j in np.flatnonzero(has[index]).tolist()
+            }
+            for j, wrapped in self._pairs.wrap_keys(index, secret, context, me, names).items():
+                box = self._pairs.seal(index, j, wrapped, context, (me, names[j]), values[..., j, :])
                 boxes[row, j] = np.frombuffer(box, dtype=np.uint8)
         fields = {"boxes": boxes, "given": has[which]}
         if self._crypto.wrapped_bytes:
-            fields["wrapped"] = np.stack([self._wrapped(at, circles, context) for at in which.tolist()])
+            fields["wrapped"] = np.stack([self._wrap_neighbours(index, circles, context) for index in which.tolist()])
         self._forget(which, *((SHARES,) if self._crypto.wrapped_bytes else (SEALING, MASK, SHARES)))
         return [self._to_server(Phase.SECRET_SHARES, which, fields)]
 
-    def _wrapped(self, at: int, circles: Circles, context: Context) -> NDArray[np.uint8]:
+    def _wrap_neighbours(self, index: int, circles: NeighbourGraph, context: Context) -> NDArray[np.uint8]:
         """What a client wraps for the neighbours that it leads: uint8 [led, bytes]."""
-        out = np.zeros((self._plan.led, self._crypto.wrapped_bytes), dtype=np.uint8)
-        place, secret = int(self._places[at]), self._secrets[at, MASK].tobytes()
-        led = np.flatnonzero(self._pairs.has[at] & circles.leads[place]).tolist()
-        names = {j: int(self.terms.clients[circles.near[place, j]]) for j in led}
-        publics = {names[j]: self._publics.get(at, j) for j in led}
-        wrapped = self._crypto.wrapped(secret, context, Purpose.PAIR_MASK, int(self.parties[at]), publics)
+        out = np.zeros((self._plan.max_initiated, self._crypto.wrapped_bytes), dtype=np.uint8)
+        place, secret = int(self._places[index]), self._secrets[index, MASK].tobytes()
+        led = np.flatnonzero(self._pairs.has[index] & circles.initiates[place]).tolist()
+        names = {j: int(self.terms.clients[circles.neighbours[place, j]]) for j in led}
+        publics = {names[j]: self._publics.get(index, j) for j in led}
+        wrapped = self._crypto.wrap_keys(secret, context, KeyPurpose.PAIR_MASK, int(self.parties[index]), publics)
         for j in led:
             out[circles.leading[place, j]] = np.frombuffer(wrapped[names[j]], dtype=np.uint8)
         return out
 
-    def _shares(self, at: int, circles: Circles, context: Context) -> Elements:
+    def _shares(self, index: int, circles: NeighbourGraph, context: Context) -> Elements:
         """Shares of a client's own mask and of its mask key for its circle: elements [*tapes, k + 1, 2, words]."""
-        c, plan, me = self._crypto, self._plan, int(self.parties[at])
-        w, needed, length = plan.words, plan.needed, plan.terms.length
-        seed, own_mask = self._secrets[at, SELF].tobytes(), self._self_mask(at, context)
-        masks = {j: self._mask[at, j].tobytes() for j in np.flatnonzero(self._pairs.has[at]).tolist()}
+        c, plan, me = self._crypto, self._plan, int(self.parties[index])
+        w, needed, length = plan.words, plan.required_shares, plan.terms.length
+        seed, own_mask = self._secrets[index, SELF].tobytes(), self._self_mask(index, context)
+        masks = {j: self._mask[index, j].tobytes() for j in np.flatnonzero(self._pairs.has[index]).tolist()}
         secrets = [
             c.seed_words(seed, own_mask, w, length),
-            c.key_words(self._secrets[at, MASK].tobytes(), masks, w, length),
+            c.key_words(self._secrets[index, MASK].tobytes(), masks, w, length),
         ]
-        coins = self._share_coins(c.stretched(self._secrets[at, SHARES].tobytes(), context, Purpose.SHARING, me))
+        coins = self._share_coins(c.derive_key(self._secrets[index, SHARES].tobytes(), context, KeyPurpose.SHARING, me))
         both = np.concatenate(secrets, axis=-1)
         shares = plan.sharing.share(
-            both, coins.reshape(*coins.shape[:-1], needed - 1, 2 * w), circles.all[self._places[at]]
+            both, coins.reshape(*coins.shape[:-1], needed - 1, 2 * w), circles.closed_neighbours[self._places[index]]
         )
         return shares.reshape(*shares.shape[:-1], 2, w)
 
     def _share_coins(self, key: bytes) -> Elements:
         """Coefficients of the polynomials that share both secrets: elements [*tapes, (needed - 1) * 2 * words]."""
-        return self._crypto.elements(key, (self._plan.needed - 1) * 2 * self._plan.words)
+        return self._crypto.elements(key, (self._plan.required_shares - 1) * 2 * self._plan.words)
 
-    def _self_mask(self, at: int, context: Context) -> bytes:
-        seed = self._secrets[at, SELF].tobytes()
-        return self._crypto.stretched(seed, context, Purpose.SELF_MASK, int(self.parties[at]))
+    def _self_mask(self, index: int, context: Context) -> bytes:
+        seed = self._secrets[index, SELF].tobytes()
+        return self._crypto.derive_key(seed, context, KeyPurpose.SELF_MASK, int(self.parties[index]))
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_shares(self, messages: Messages) -> Hear:
@@ -238,30 +247,30 @@ class Clients(DrawingClients):
         circles, context = self._circles, self._context
         plan, k, c = self._plan, self._plan.degree, self._crypto
         told = flags_of(messages, "told", k)
-        boxes = bytes_of(messages, "boxes", k, self._pairs.box_bytes(plan.sealed))
-        wrapped = bytes_of(messages, "wrapped", plan.led, c.wrapped_bytes) if c.wrapped_bytes else None
+        boxes = bytes_of(messages, "boxes", k, self._pairs.box_bytes(plan.sealed_elements))
+        wrapped = bytes_of(messages, "wrapped", plan.max_initiated, c.wrapped_bytes) if c.wrapped_bytes else None
 
         def hear(row: int, at: int) -> None:
             place = int(self._places[at])
             self._check_known(at, told[row], self._pairs.has[at], "clients that shared")
-            if int(told[row].sum()) + 1 < plan.needed:
+            if int(told[row].sum()) + 1 < plan.required_shares:
                 raise ProtocolError(
-                    f"shares must be those of at least {plan.needed} clients; found {int(told[row].sum()) + 1}"
+                    f"shares must be those of at least {plan.required_shares} clients; found {int(told[row].sum()) + 1}"
                 )
             of = {j: boxes[row, j].tobytes() for j in np.flatnonzero(told[row]).tolist()}
-            keys, found = self._unsealed(at, of, plan.sealed, context)
-            if len(found) + 1 < plan.needed:
+            keys, result = self._unseal_boxes(at, of, plan.sealed_elements, context)
+            if len(result) + 1 < plan.required_shares:
                 raise ProtocolError(
-                    f"shares of at least {plan.needed} clients must open as sealed for client {place}; "
-                    f"found {len(found) + 1}"
+                    f"shares of at least {plan.required_shares} clients must open as sealed for client {place}; "
+                    f"found {len(result) + 1}"
                 )
             masks = {} if wrapped is None else self._masks_heard(at, told[row], wrapped[row], circles, context)
             self._told[at] = told[row]
             self._pairs.keep(at, keys)
             for j, key in masks.items():
                 self._mask[at, j] = np.frombuffer(key, dtype=np.uint8)
-            for j, values in found.items():
-                in_circle = j + int(j >= circles.own[place])
+            for j, values in result.items():
+                in_circle = j + int(j >= circles.self_index[place])
                 self._holds[at, in_circle] = True
                 both = values[..., : 2 * plan.words]
                 self._held[..., at, in_circle, :, :] = both.reshape(*both.shape[:-1], 2, plan.words)
@@ -271,7 +280,7 @@ class Clients(DrawingClients):
         return hear
 
     def _masks_heard(
-        self, at: int, told: Array, wrapped: Array, circles: Circles, context: Context
+        self, index: int, told: Array, wrapped: Array, circles: NeighbourGraph, context: Context
     ) -> dict[int, bytes]:
         """Keys of the masks with those that lead a client and have shared, by their places.
 
@@ -279,29 +288,29 @@ class Clients(DrawingClients):
             ProtocolError: what one of them wrapped does not open. Without its mask the client's vector would not fit
                 the other's; and whoever could have a client leave out masks could have it leave out all.
         """
-        place, me = int(self._places[at]), int(self.parties[at])
-        names = {j: int(self.terms.clients[circles.near[place, j]]) for j in range(len(told))}
-        who = np.flatnonzero(told & ~circles.leads[place]).tolist()
-        heard = {names[j]: wrapped[circles.following[place, j]].tobytes() for j in who}
-        publics = {names[j]: self._publics.get(at, j) for j in who}
-        secret, width = self._secrets[at, MASK].tobytes(), self.terms.length
-        keys = self._crypto.agree(secret, context, Purpose.PAIR_MASK, me, publics, width, heard)
+        place, me = int(self._places[index]), int(self.parties[index])
+        names = {j: int(self.terms.clients[circles.neighbours[place, j]]) for j in range(len(told))}
+        who = np.flatnonzero(told & ~circles.initiates[place]).tolist()
+        received = {names[j]: wrapped[circles.following[place, j]].tobytes() for j in who}
+        publics = {names[j]: self._publics.get(index, j) for j in who}
+        secret, width = self._secrets[index, MASK].tobytes(), self.terms.length
+        keys = self._crypto.agree(secret, context, KeyPurpose.PAIR_MASK, me, publics, width, received)
         return {j: keys[names[j]] for j in who}
 
     def _forget_masks(self, which: Ids) -> None:
         self._vetoes.forget(which)
         self._mask[which] = 0
 
-    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
+    def _masks(self, index: int, context: Context) -> tuple[list[Mask], list[int]]:
         """The masks of a client's vector, and their signs: those of a pair cancel in the sum."""
-        place = int(self._places[at])
-        near = self._circles.near[place]
-        masks: list[Mask] = [self._self_mask(at, context)]
+        place = int(self._places[index])
+        near = self._circles.neighbours[place]
+        masks: list[Mask] = [self._self_mask(index, context)]
         signs = [1]
-        for j in np.flatnonzero(self._told[at]).tolist():
-            masks.append(self._mask[at, j].tobytes())
+        for j in np.flatnonzero(self._told[index]).tolist():
+            masks.append(self._mask[index, j].tobytes())
             signs.append(1 if place < near[j] else -1)
-        more = [*self._receivers_mask(at), *self._vetoes.blanks(at)]
+        more = [*self._receivers_mask(index), *self._vetoes.blanks(index)]
         return masks + more, signs + [1] * len(more)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
@@ -312,11 +321,11 @@ class Clients(DrawingClients):
 
         def hear(row: int, at: int) -> None:
             place = int(self._places[at])
-            near, told, adjacent = circles.near[place], np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+            near, told, adjacent = circles.neighbours[place], np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
             told[near[self._told[at]]] = told[place] = True
             adjacent[near] = True
             self._check_asked(asked[row], place, told, adjacent)
-            self._asked[at] = asked[row][circles.all[place]]
+            self._asked[at] = asked[row][circles.closed_neighbours[place]]
             self._request[at] = np.frombuffer(context.digest(asked[row].tobytes()), dtype=np.uint8)
 
         return hear
@@ -324,18 +333,20 @@ class Clients(DrawingClients):
     def _check_asked(self, asked: Array, own: int, told: Array, adjacent: Array) -> None:
         check_request(asked, own, told, adjacent, self.terms.threshold, None)
 
-    def _voters(self, at: int) -> Flags:
+    def _voters(self, index: int) -> Flags:
         """Bool [k], the neighbours in the sum."""
-        others = self._circles.others(self._places[at])
-        return np.asarray(self._told[at] & (self._asked[at, others] == Ask.SELF_MASK))
+        others = self._circles.others(self._places[index])
+        return np.asarray(self._told[index] & (self._asked[index, others] == UnmaskRequest.SELF_MASK))
 
-    def _voted_for(self, at: int, context: Context) -> bytes:  # noqa: ARG002  # the digest is kept
-        digest: bytes = self._request[at].tobytes()
+    def _voted_for(self, index: int, context: Context) -> bytes:  # noqa: ARG002  # the digest is kept
+        digest: bytes = self._request[index].tobytes()
         return digest
 
     def _say_vetoes(self, which: Ids) -> Iterable[Messages]:
         """Each client's share of the sum of the vetoes of all in the sum; of a client that lacks one, none."""
-        counted, shares = self._vetoes.opened(which, self._asked[which] == Ask.SELF_MASK, self._holds[which])
+        counted, shares = self._vetoes.open_sum(
+            which, self._asked[which] == UnmaskRequest.SELF_MASK, self._holds[which]
+        )
         return [self._to_server(Phase.VETOES, which, {"counted": counted}, {"share": shares[..., None]})]
 
     def _hear_go(self, messages: Messages) -> Hear:  # noqa: ARG002  # says nothing
@@ -350,11 +361,11 @@ class Clients(DrawingClients):
         """One share at most of each secret that is asked for; then everything is forgotten."""
         given = np.zeros((len(which), self._plan.degree + 1), dtype=np.bool_)
         shares = np.zeros((*self._tapes, *given.shape, self._plan.words), dtype=np.int64)
-        for row, at in enumerate(which.tolist()):
-            asked = self._asked[at]
-            given[row] = self._holds[at] & (asked != Ask.NOTHING)
-            kind = np.where(asked == Ask.MASK_KEY, 1, 0)
-            chosen = self._held[..., at, np.arange(len(kind)), kind, :]
+        for row, index in enumerate(which.tolist()):
+            asked = self._asked[index]
+            given[row] = self._holds[index] & (asked != UnmaskRequest.NOTHING)
+            kind = np.where(asked == UnmaskRequest.MASK_KEY, 1, 0)
+            chosen = self._held[..., index, np.arange(len(kind)), kind, :]
             shares[..., row, :, :] = np.where(given[row][:, None], chosen, 0)
         self._pairs.forget(which)
         self._holds[which] = False

@@ -18,13 +18,13 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, KeyPurpose
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.secagg.clients import SEALING, Hear, MaskedClients, stacked
-from fgl_secure.protocols.secagg.terms import bytes_of, flags_of
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import LABEL, MaskingPlan
+from fgl_secure.protocols.secagg.clients import SEALING, Hear, MaskedClients, stack_bytes
+from fgl_secure.protocols.secagg.terms import bytes_of, flags_of
 from fgl_secure.runtime import Messages, Phase
 from fgl_secure.typing import Array, Bytes, Flags, Ids
 
@@ -45,7 +45,7 @@ class Vetoes:
         self._blank = np.zeros((hosted, KEY_BYTES), dtype=np.uint8)
         self._shares = np.zeros((*tapes, hosted, shares), dtype=np.int64)
 
-    def shared(self, at: int, seed: bytes, context: Context, owner: int, circle: Ids) -> Elements:
+    def share(self, at: int, seed: bytes, context: Context, owner: int, circle: Ids) -> Elements:
         """Shares of a client's veto, of 0 where it has none: elements [*tapes, k + 1].
 
         Args:
@@ -56,15 +56,15 @@ class Vetoes:
             circle: int64 [k + 1], for whom.
         """
         c = self._crypto
-        drawn = c.elements(c.stretched(seed, context, Purpose.VETO, owner), self._plan.needed)
+        drawn = c.elements(c.derive_key(seed, context, KeyPurpose.VETO, owner), self._plan.required_shares)
         if self.cast[at]:
-            self._blank[at] = np.frombuffer(c.stretched(seed, context, Purpose.BLANK, owner), dtype=np.uint8)
+            self._blank[at] = np.frombuffer(c.derive_key(seed, context, KeyPurpose.BLANK, owner), dtype=np.uint8)
         secret, coins = self._secret(drawn[..., -1:], at), drawn[..., :-1, None]
         return np.asarray(self._plan.sharing.share(secret, coins, circle)[..., 0])
 
-    def _secret(self, drawn: Elements, at: int) -> Elements:
+    def _secret(self, drawn: Elements, index: int) -> Elements:
         """A client's veto: elements of the same shape, as drawn or 0."""
-        return drawn if self.cast[at] else np.zeros_like(drawn)
+        return drawn if self.cast[index] else np.zeros_like(drawn)
 
     def keep(self, at: int, place: int, share: Elements) -> None:
         """Keeps a share, elements [*tapes], of the veto of who stands at a place of a client's circle."""
@@ -74,7 +74,7 @@ class Vetoes:
         """The key of a mask that nobody takes away, for the vector of a client that vetoes."""
         return [self._blank[at].tobytes()] if self.cast[at] else []
 
-    def opened(self, which: Ids, among: Flags, holds: Flags) -> tuple[Flags, Elements]:
+    def open_sum(self, which: Ids, among: Flags, holds: Flags) -> tuple[Flags, Elements]:
         """Shares of the sum of the vetoes of some, which are forgotten by that.
 
         Args:
@@ -127,7 +127,7 @@ class Pledges:
 
 
 @dataclass(frozen=True, eq=False)
-class Draw:
+class GraphSeed:
     """What a sparse graph is drawn from: nonces of the clients, for this one sum, committed to before any is revealed.
 
     A client reveals its own when it has been told all commitments, its own among them, so that nobody can choose
@@ -232,31 +232,31 @@ class DrawingClients(MaskedClients):
         self._seed, self._lists, self._last = b"", list[Pledges](), None
         self._list_of = np.full(len(self.parties), -1, dtype=np.int64)
 
-    _last: Draw | None
+    _last: GraphSeed | None
 
-    def _pledges(self, at: int) -> Pledges:
+    def _pledges(self, index: int) -> Pledges:
         """What a client was told that all have committed to; the process keeps it once for all that were told alike."""
-        which = int(self._list_of[at])
+        which = int(self._list_of[index])
         if which >= 0:
             return self._lists[which]
         n = self.terms.n
         return Pledges(np.zeros(n, dtype=np.bool_), np.zeros((n, COMMITMENT_BYTES), dtype=np.uint8))
 
-    def _keep_pledges(self, at: int, made: Flags, entries: Bytes) -> None:
+    def _keep_pledges(self, index: int, made: Flags, entries: Bytes) -> None:
         for which, known in enumerate(self._lists):
             if np.array_equal(made, known.made) and np.array_equal(entries, known.entries):
-                self._list_of[at] = which
+                self._list_of[index] = which
                 return
-        self._list_of[at] = len(self._lists)
+        self._list_of[index] = len(self._lists)
         self._lists.append(Pledges(made.copy(), entries.copy()))
 
-    def _nonce(self, at: int) -> bytes:
+    def _nonce(self, index: int) -> bytes:
         """What a client adds to the draw of a sparse graph: public once it is revealed, and used for nothing else."""
-        secret, context = self._secrets[at, SHARES].tobytes(), self._plan.context(self.now)
-        return self._crypto.stretched(secret, context, Purpose.NONCE, int(self.parties[at]))
+        secret, context = self._secrets[index, SHARES].tobytes(), self._plan.context(self.now)
+        return self._crypto.derive_key(secret, context, KeyPurpose.NONCE, int(self.parties[index]))
 
-    def _pledge(self, at: int) -> bytes:
-        return pledge_of(int(self._places[at]), digest_of_keys(*self._published(at)), self._nonce(at))
+    def _pledge(self, index: int) -> bytes:
+        return pledge_of(int(self._places[index]), digest_of_keys(*self._public_keys(index)), self._nonce(index))
 
     def _hear_pledges(self, messages: Messages) -> Hear:
         """All commitments, a client's own among them: from now on it takes part in no draw from others."""
@@ -275,10 +275,10 @@ class DrawingClients(MaskedClients):
 
     def _reveal(self, which: Ids) -> Iterable[Messages]:
         """What each client committed to."""
-        nonces = stacked([self._nonce(at) for at in which.tolist()])
+        nonces = stack_bytes([self._nonce(index) for index in which.tolist()])
         return [self._to_server(Phase.DRAW, which, {"nonce": nonces})]
 
-    def _hear_draw(self, messages: Messages) -> Callable[[int, int], Draw | None]:
+    def _hear_draw(self, messages: Messages) -> Callable[[int, int], GraphSeed | None]:
         """Reads what a sparse graph is drawn from, the client's own nonce among it; None where all mask with all."""
         if not self._plan.sparse:
             return lambda _row, _at: None
@@ -286,10 +286,10 @@ class DrawingClients(MaskedClients):
         revealed = flags_of(messages, "revealed", n)
         keys, nonces = (bytes_of(messages, name, n, COMMITMENT_BYTES) for name in ("digests", "nonces"))
 
-        def read(row: int, at: int) -> Draw:
+        def read(row: int, at: int) -> GraphSeed:
             pledges, told = self._pledges(at), (revealed[row], keys[row], nonces[row])
             if self._last is None or not self._last.is_of(pledges, *told):
-                self._last = Draw(pledges, *(each.copy() for each in told))
+                self._last = GraphSeed(pledges, *(item.copy() for item in told))
             draw = self._last
             if int(revealed[row].sum()) < least:
                 raise ProtocolError(f"a graph must be drawn by {least} clients; found {revealed[row].sum()}")
@@ -300,7 +300,7 @@ class DrawingClients(MaskedClients):
 
         return read
 
-    def _check_draw(self, draw: Draw, own: int) -> None:
+    def _check_draw(self, draw: GraphSeed, own: int) -> None:
         draw.check(own, MOST_WITHHELD)
 
     def _arrays(self) -> dict[str, Array]:

@@ -128,12 +128,12 @@ class SparseGraph:
     threshold: int
 
     @property
-    def gone(self) -> int:
+    def max_dropouts(self) -> int:
         """The most senders that may drop out."""
         return self.senders - self.threshold
 
     @property
-    def needed(self) -> int:
+    def required_shares(self) -> int:
         """Shares that open a secret."""
         return local_threshold(self.senders, self.degree, self.threshold)
 
@@ -141,16 +141,16 @@ class SparseGraph:
         """b, where 2^-b bounds the probability that a sum exposes somebody to an aggregator with a random coalition.
 
         It is that of the worst graph that can be chosen, with as many senders gone at random as may be: that one has
-        `needed` neighbours in the coalition, or that what is left without the coalition falls apart.
+        `required_shares` neighbours in the coalition, or that what is left without the coalition falls apart.
         """
-        exposed = exposure_bound(self.senders, self.degree, colluding, self.needed)
-        apart = split_bound(self.senders, self.degree, min(colluding + self.gone, self.senders))
+        exposed = exposure_bound(self.senders, self.degree, colluding, self.required_shares)
+        apart = split_bound(self.senders, self.degree, min(colluding + self.max_dropouts, self.senders))
         return _bits(exposed + apart) - freedom_bits(self.senders)
 
     @property
     def recovery_bits(self) -> float:
         """b, where 2^-b bounds the probability that a sum is not opened when as many are gone at random as may be."""
-        return _bits(shortfall_bound(self.senders, self.degree, self.gone, self.needed))
+        return _bits(shortfall_bound(self.senders, self.degree, self.max_dropouts, self.required_shares))
 
 
 def _bits(probability: float) -> float:

@@ -24,10 +24,10 @@ from fgl_secure.algebra.interpolation import values_at
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.streams import FieldStream, Ring
+from fgl_secure.crypto.streams import FieldStream, ModularRing
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.secagg.terms import SumPlan
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
+from fgl_secure.protocols.secagg.terms import SumPlan
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Step
 from fgl_secure.typing import Flags, Ids
@@ -37,7 +37,7 @@ AT_ONCE = 1024
 
 
 @dataclass(frozen=True)
-class Sharing:
+class SecretSharing:
     """Shamir's scheme for the secrets of n clients; client v holds the share at the v-th point of every secret.
 
     Attributes:
@@ -121,16 +121,16 @@ class Sharing:
             NotEnoughShares: a secret has fewer shares than it needs.
             TooManyErrors: shares contradict each other.
         """
-        found: dict[int, Elements] = {}
+        result: dict[int, Elements] = {}
         left, wrong = np.asarray(owners, dtype=np.int64), np.zeros(self.clients, dtype=np.bool_)
         for _ in range(2):
             parts = [left[start : start + AT_ONCE] for start in range(0, len(left), AT_ONCE)]
-            after = [self._open_agreeing(shares, there, circles, part, wrong, found, coins) for part in parts]
+            after = [self._open_agreeing(shares, there, circles, part, wrong, result, coins) for part in parts]
             left = np.concatenate([left[:0], *after])
         for owner in left.tolist():
             rows = np.compress(there[owner], shares[..., owner, :, :], axis=-2)
-            found[owner] = self.open(np.moveaxis(rows, -2, 0), circles[owner, there[owner]].tolist(), coins)
-        return found
+            result[owner] = self.open(np.moveaxis(rows, -2, 0), circles[owner, there[owner]].tolist(), coins)
+        return result
 
     def _open_agreeing(
         self,
@@ -139,7 +139,7 @@ class Sharing:
         circles: Ids,
         owners: Ids,
         wrong: Flags,
-        found: dict[int, Elements],
+        result: dict[int, Elements],
         coins: Coins | None,
     ) -> Ids:
         """Opens what enough shares agree on; the owners that are left.
@@ -150,7 +150,7 @@ class Sharing:
             circles: see `open_each`.
             owners: see `open_each`.
             wrong: bool [n], holders that are asked last; those whose shares disagree are noted.
-            found: takes what is opened.
+            result: takes what is opened.
             coins: see `open`.
         """
         counts = there[owners].sum(axis=1)
@@ -168,15 +168,15 @@ class Sharing:
         most = np.zeros_like(counts) if coins is None else (counts - self.needed) // 2
         agreed = off.sum(axis=1) <= most
         wrong[holders[agreed[:, None] & off]] = True
-        for at in np.flatnonzero(agreed).tolist():
-            found[int(owners[at])] = opened[at].reshape(*shares.shape[:-3], shares.shape[-1])
+        for index in np.flatnonzero(agreed).tolist():
+            result[int(owners[index])] = opened[index].reshape(*shares.shape[:-3], shares.shape[-1])
         return np.concatenate([short, owners[~agreed]])
 
 
-Asked = NDArray[np.uint8]
+UnmaskRequests = NDArray[np.uint8]
 
 
-class Ask(IntEnum):
+class UnmaskRequest(IntEnum):
     """What the aggregator may ask about one sender; the sum of both is what nobody may ask."""
 
     NOTHING = 0
@@ -184,12 +184,16 @@ class Ask(IntEnum):
     MASK_KEY = 2
 
 
-def request_of(shared: Flags, survived: Flags) -> Asked:
+def request_of(shared: Flags, survived: Flags) -> UnmaskRequests:
     """The aggregator's role: what to ask, uint8 [m], given whose secrets are shared and whose vectors came."""
-    return np.where(survived, Ask.SELF_MASK, np.where(shared, Ask.MASK_KEY, Ask.NOTHING)).astype(np.uint8)
+    return np.where(
+        survived, UnmaskRequest.SELF_MASK, np.where(shared, UnmaskRequest.MASK_KEY, UnmaskRequest.NOTHING)
+    ).astype(np.uint8)
 
 
-def check_request(asked: Asked, own: int, told: Flags, adjacent: Flags, threshold: int, earlier: Asked | None) -> None:
+def check_request(
+    asked: UnmaskRequests, own: int, told: Flags, adjacent: Flags, threshold: int, earlier: UnmaskRequests | None
+) -> None:
     """A sender's role: raises unless a request is one that it may answer.
 
     Args:
@@ -206,15 +210,15 @@ def check_request(asked: Asked, own: int, told: Flags, adjacent: Flags, threshol
     """
     if earlier is not None and not np.array_equal(asked, earlier):
         raise ProtocolError("a step must be unmasked once; found a second request that differs from the first")
-    if (asked > Ask.MASK_KEY).any():
-        who = int(np.flatnonzero(asked > Ask.MASK_KEY)[0])
+    if (asked > UnmaskRequest.MASK_KEY).any():
+        who = int(np.flatnonzero(asked > UnmaskRequest.MASK_KEY)[0])
         raise ProtocolError(f"a request must be for one secret of each sender; found one for both of sender {who}")
-    if asked[own] != Ask.SELF_MASK:
+    if asked[own] != UnmaskRequest.SELF_MASK:
         raise ProtocolError(f"sender {own} must be on the roster of a step that it sent its vector in; it is not")
-    strangers = np.flatnonzero((asked > Ask.NOTHING) & adjacent & ~told)
-    if len(strangers):
-        raise ProtocolError(f"a roster must name those only that shared their secrets; found sender {strangers[0]}")
-    vectors = int((asked == Ask.SELF_MASK).sum())
+    unknown = np.flatnonzero((asked > UnmaskRequest.NOTHING) & adjacent & ~told)
+    if len(unknown):
+        raise ProtocolError(f"a roster must name those only that shared their secrets; found sender {unknown[0]}")
+    vectors = int((asked == UnmaskRequest.SELF_MASK).sum())
     if vectors < threshold:
         raise ProtocolError(f"a roster must name at least threshold = {threshold} senders; found {vectors}")
 
@@ -227,23 +231,23 @@ _KEPT = 4
 
 
 @dataclass(frozen=True, eq=False)
-class Circles:
+class NeighbourGraph:
     """Who masks with whom in one step, and who holds shares of whose secrets.
 
     Attributes:
-        near: int64 [n, k], the neighbours of each client, ascending.
-        all: int64 [n, k + 1], the neighbours and the client itself, ascending.
-        own: int64 [n], the place of each client in its own circle.
-        leads: bool [n, k], for which of its neighbours a client wraps a secret; the others do so for it.
+        neighbours: int64 [n, k], the neighbours of each client, ascending.
+        closed_neighbours: int64 [n, k + 1], the neighbours and the client itself, ascending.
+        self_index: int64 [n], the place of each client in its own circle.
+        initiates: bool [n, k], for which of its neighbours a client wraps a secret; the others do so for it.
     """
 
-    near: Ids
-    all: Ids
-    own: Ids
-    leads: Flags
+    neighbours: Ids
+    closed_neighbours: Ids
+    self_index: Ids
+    initiates: Flags
 
     @classmethod
-    def of(cls, graph: Neighbours, order: Ids) -> Circles:
+    def of(cls, graph: Neighbours, order: Ids) -> NeighbourGraph:
         """Of a graph.
 
         Args:
@@ -261,26 +265,26 @@ class Circles:
     @cached_property
     def leading(self) -> Ids:
         """Which of those that it leads a neighbour is, where it is one: int64 [n, k]."""
-        return np.cumsum(self.leads, axis=1) - 1
+        return np.cumsum(self.initiates, axis=1) - 1
 
     @cached_property
     def following(self) -> Ids:
         """Which of those that lead it a neighbour is, where it is one: int64 [n, k]."""
-        return np.cumsum(~self.leads, axis=1) - 1
+        return np.cumsum(~self.initiates, axis=1) - 1
 
     @cached_property
-    def back(self) -> Ids:
+    def reverse_index(self) -> Ids:
         """At which place a client stands among the neighbours of its j-th neighbour: int64 [n, k], for servers."""
-        return _places(self.near)
+        return _places(self.neighbours)
 
     @cached_property
-    def back_all(self) -> Ids:
+    def closed_reverse_index(self) -> Ids:
         """The same in circles: int64 [n, k + 1]."""
-        return _places(self.all)
+        return _places(self.closed_neighbours)
 
     def others(self, client: int) -> NDArray[np.bool_]:
         """Bool [k + 1], which places in a client's circle are not its own."""
-        return np.asarray(np.arange(self.all.shape[1]) != self.own[client])
+        return np.asarray(np.arange(self.closed_neighbours.shape[1]) != self.self_index[client])
 
 
 def _places(table: Ids) -> Ids:
@@ -309,36 +313,36 @@ class MaskingPlan(SumPlan):
     degree: int
     words: int
     keys: KeyAgreement = KeyAgreement.X25519
-    ring: Ring | None = None
-    _circles: dict[tuple[Step, bytes], Circles] = dataclasses.field(default_factory=dict, repr=False)
-    _sharing: list[Sharing] = dataclasses.field(default_factory=list, repr=False)
+    ring: ModularRing | None = None
+    _circles: dict[tuple[Step, bytes], NeighbourGraph] = dataclasses.field(default_factory=dict, repr=False)
+    _sharing: list[SecretSharing] = dataclasses.field(default_factory=list, repr=False)
 
     @property
-    def needed(self) -> int:
+    def required_shares(self) -> int:
         """Shares that open a secret, and equal votes that a client asks for, its own included."""
         return local_threshold(self.terms.n, self.degree, self.terms.threshold)
 
     @property
-    def sealed(self) -> int:
+    def sealed_elements(self) -> int:
         """Elements that one client seals for another: shares of both secrets, and of its veto where it may have one."""
         return 2 * self.words + int(self.terms.veto)
 
     @property
-    def sharing(self) -> Sharing:
+    def sharing(self) -> SecretSharing:
         """How secrets are shared."""
         if not self._sharing:
-            self._sharing.append(Sharing(self.field, self.terms.n, self.needed))
+            self._sharing.append(SecretSharing(self.field, self.terms.n, self.required_shares))
         return self._sharing[0]
 
     @property
-    def agreed(self) -> bytes:
-        """See `SumPlan.agreed`."""
-        numbers = _NUMBERS.pack(self.field.modulus, self.degree, self.needed)
+    def agreed_bytes(self) -> bytes:
+        """See `SumPlan.agreed_bytes`."""
+        numbers = _NUMBERS.pack(self.field.modulus, self.degree, self.required_shares)
         ring = b"" if self.ring is None else _RING.pack(self.ring.modulus)
         return numbers + self.keys.encode() + ring
 
     @property
-    def led(self) -> int:
+    def max_initiated(self) -> int:
         """Most neighbours that a client leads, or is led by."""
         return (self.degree + 1) // 2
 
@@ -347,7 +351,7 @@ class MaskingPlan(SumPlan):
         """Whether each client masks with a few neighbours, and not with everybody."""
         return self.degree < self.terms.n - 1
 
-    def circles(self, step: Step, seed: bytes = b"") -> Circles:
+    def circles(self, step: Step, seed: bytes = b"") -> NeighbourGraph:
         """Who masks with whom in a step.
 
         Args:
@@ -361,7 +365,7 @@ class MaskingPlan(SumPlan):
                 self._circles.pop(next(iter(self._circles)), None)
             order = self.ring_order(step, seed) if self.sparse else np.arange(self.terms.n)
             graph = Neighbours.ring(order, self.degree) if self.sparse else Neighbours.complete(self.terms.n)
-            self._circles[when] = Circles.of(graph, order)
+            self._circles[when] = NeighbourGraph.of(graph, order)
         return self._circles[when]
 
     def ring_order(self, step: Step, seed: bytes) -> Ids:

@@ -16,12 +16,10 @@ from typing import ClassVar
 from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.cryptography import SEED_BITS
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.streams import Ring
+from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.secagg.receiver import Receiver
-from fgl_secure.protocols.secagg.scheme import FEWEST, MaskedScheme, threshold_of
-from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
 from fgl_secure.protocols.pairwise_masking.graph import (
     COLLUSION,
     MOST_WITHHELD,
@@ -31,8 +29,10 @@ from fgl_secure.protocols.pairwise_masking.graph import (
     part_of,
 )
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
-from fgl_secure.protocols.pairwise_masking.server import Server
+from fgl_secure.protocols.pairwise_masking.server import MaskingServer
 from fgl_secure.protocols.scheme import Scheme, SumMachine
+from fgl_secure.protocols.secagg.receiver import SumReceiver
+from fgl_secure.protocols.secagg.scheme import FEWEST, MaskedScheme, threshold_of
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -93,7 +93,7 @@ def claim_of(
     more: tuple[str, ...] = _RANDOM_DROPOUTS if sparse else ()
     if graph is not None:
         more += (
-            f"where up to {graph.gone:,} of {graph.senders:,} senders drop out at random, the sum is opened but for a "
+            f"where up to {graph.max_dropouts:,} of {graph.senders:,} senders drop out at random, the sum is opened but for a "
             f"probability of at most {_chance(graph.recovery_bits)}, in which it stops and nothing is",
         )
     return Claim(tuple(promises), SUM_LEAKS, (*_ASSUMPTIONS, primitives(keys), *more))
@@ -101,8 +101,8 @@ def claim_of(
 
 def _of(graph: SparseGraph) -> str:
     return (
-        f"each of {graph.senders:,} senders has {graph.degree} neighbours, of whom {graph.needed} open its secrets, "
-        f"and up to {graph.gone:,} drop out"
+        f"each of {graph.senders:,} senders has {graph.degree} neighbours, of whom {graph.required_shares} open its secrets, "
+        f"and up to {graph.max_dropouts:,} drop out"
     )
 
 
@@ -202,7 +202,7 @@ class PairwiseMasking(MaskedScheme):
     degree: int | None = None
     dropout: float | None = None
     collusion: float | None = None
-    clients: type[Clients] = field(default=Clients, repr=False)
+    clients: type[MaskingClients] = field(default=MaskingClients, repr=False)
 
     def __post_init__(self) -> None:
         MaskedScheme.__post_init__(self)
@@ -235,11 +235,11 @@ class PairwiseMasking(MaskedScheme):
         claim = self.claim_among(len(topology.senders))
         return replace(claim, assumptions=(*claim.assumptions, VETOES)) if topology.veto else claim
 
-    def ring_of(self, topology: Topology) -> Ring:
+    def ring_of(self, topology: Topology) -> ModularRing:
         """See `Scheme.ring_of`: the field, or at a precision and with a bound the least ring that holds the sums."""
         if self.precision is None or topology.bound is None:
-            return Ring(self.modulus)
-        return Ring.least(topology.terms * max(topology.bound, 1))
+            return ModularRing(self.modulus)
+        return ModularRing.least(topology.terms * max(topology.bound, 1))
 
     def threshold_for(self, clients: int) -> int:
         """The threshold among so many senders.
@@ -260,16 +260,16 @@ class PairwiseMasking(MaskedScheme):
             InputError: it was made for fewer senders, or for fewer neighbours.
         """
         chosen = self.threshold_for(senders) if self.dropout is not None else self.threshold
-        found = Scheme.require_all(replace(self, threshold=chosen, dropout=None), senders)
-        assert isinstance(found, PairwiseMasking)
-        if found.degree_for(senders) == senders - 1:
-            return found
+        result = Scheme.require_all(replace(self, threshold=chosen, dropout=None), senders)
+        assert isinstance(result, PairwiseMasking)
+        if result.degree_for(senders) == senders - 1:
+            return result
         if self.degree is not None:
             raise InputError(
                 f"degree must be {senders - 1} of {senders} senders, for none may be missing here; found "
                 f"{self.degree}, so omit the parameter"
             )
-        return replace(found, degree=senders + senders % 2, collusion=None)
+        return replace(result, degree=senders + senders % 2, collusion=None)
 
     def degree_for(self, clients: int) -> int:
         """Neighbours of each of so many senders."""
@@ -314,7 +314,7 @@ class PairwiseMasking(MaskedScheme):
         return self._roles(
             plan.terms,
             hosted,
-            lambda: Server(plan, crypto, draws),
+            lambda: MaskingServer(plan, crypto, draws),
             lambda here: self.clients(here, plan, crypto, draws, names),
-            (lambda: Receiver(plan, crypto, draws, names, ("sealing", "mask"))) if plan.terms.split else None,
+            (lambda: SumReceiver(plan, crypto, draws, names, ("sealing", "mask"))) if plan.terms.split else None,
         )

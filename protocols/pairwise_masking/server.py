@@ -10,17 +10,17 @@ import numpy as np
 from fgl_secure.crypto.aes_instructions import add_words
 from fgl_secure.crypto.cryptography import Mask, Partner
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.secagg.server import Hear, OneSumServer
-from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.protocols.pairwise_masking.drawing import (
     COMMITMENT_BYTES,
-    Draw,
+    GraphSeed,
     Pledges,
     digest_of_keys,
     pledge_of,
 )
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
-from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan, request_of
+from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest, request_of
+from fgl_secure.protocols.secagg.server import AggregationServer, Hear
+from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.runtime import MessageKind, Messages, Phase
 from fgl_secure.typing import Array, Flags
 
@@ -39,7 +39,7 @@ PHASES: Mapping[MessageKind, Stage] = {
 """The stage that answers are of, by what they carry."""
 
 
-class Server(OneSumServer):
+class MaskingServer(AggregationServer):
     """The party that adds up.
 
     Args:
@@ -58,7 +58,7 @@ class Server(OneSumServer):
     _plan: MaskingPlan
 
     @property
-    def _circles(self) -> Circles:
+    def _circles(self) -> NeighbourGraph:
         return self._plan.circles(self.now, self._seed)
 
     def _clear(self) -> None:
@@ -67,8 +67,10 @@ class Server(OneSumServer):
         self._pledged = np.zeros(n if self._plan.sparse else 0, dtype=np.bool_)
         self._pledges, self._nonces = np.zeros((2, len(self._pledged), COMMITMENT_BYTES), dtype=np.uint8)
         self._given = np.zeros((n, k), dtype=np.bool_)
-        self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(self._plan.sealed)), dtype=np.uint8)
-        self._wrapped = np.zeros((n, self._plan.led if c.wrapped_bytes else 0, c.wrapped_bytes), dtype=np.uint8)
+        self._boxes = np.zeros((n, k, c.wrapped_bytes + c.sealed_bytes(self._plan.sealed_elements)), dtype=np.uint8)
+        self._wrapped = np.zeros(
+            (n, self._plan.max_initiated if c.wrapped_bytes else 0, c.wrapped_bytes), dtype=np.uint8
+        )
         self._told = np.zeros((n, k), dtype=np.bool_)
         self._total = np.zeros((*self._tapes, self.terms.length), dtype=np.int64)
         self._asked = np.zeros(n, dtype=np.uint8)
@@ -80,7 +82,7 @@ class Server(OneSumServer):
         self._vetoed_sum = np.zeros(1, dtype=np.bool_)
 
     @property
-    def vetoed(self) -> bool:
+    def is_vetoed(self) -> bool:
         """See `SumMachine.vetoed`."""
         return bool(self._vetoed_sum[0])
 
@@ -136,21 +138,21 @@ class Server(OneSumServer):
     def _tell_drawn(self) -> Iterable[Messages]:
         """Everybody in whose circle enough have published keys hears them; a receiver hears everybody's."""
         published = self._here.answered
-        self._seed, drawn = self._drawn(published)
+        self._seed, drawn = self._graph_seed(published)
         circles = self._circles
-        listed = published[circles.all]
-        asked = self._here.answered & (listed.sum(axis=1) >= self._plan.needed)
-        self._here.require(int(asked.sum()), f"have {self._plan.needed} clients with keys in their circles")
+        listed = published[circles.closed_neighbours]
+        asked = self._here.answered & (listed.sum(axis=1) >= self._plan.required_shares)
+        self._here.require(int(asked.sum()), f"have {self._plan.required_shares} clients with keys in their circles")
         self._listed = self._here.answered.copy()
-        who, there = circles.all[asked], listed[asked]
+        who, there = circles.closed_neighbours[asked], listed[asked]
         fields: dict[str, Array] = {"listed": there}
         fields |= {name: np.broadcast_to(value, (len(who), *value.shape)) for name, value in drawn.items()}
-        for at, name in enumerate(self.keys):
-            fields[name] = _only(self._keys[who, at], there)
+        for index, name in enumerate(self.keys):
+            fields[name] = _only(self._keys[who, index], there)
         fields["signature"] = _only(self._signature[who], there)
         return self._told_keys(asked, fields)
 
-    def _drawn(self, revealed: Flags) -> tuple[bytes, dict[str, Array]]:
+    def _graph_seed(self, revealed: Flags) -> tuple[bytes, dict[str, Array]]:
         """The seed of a sparse graph, and what clients draw it from; nothing where all mask with all.
 
         Raises:
@@ -167,7 +169,9 @@ class Server(OneSumServer):
         digests = np.zeros_like(self._pledges)
         for client in np.flatnonzero(revealed).tolist():
             digests[client] = np.frombuffer(self._digest_of(client), dtype=np.uint8)
-        draw = Draw(Pledges(self._pledged, self._pledges * self._pledged[:, None]), revealed, digests, self._nonces)
+        draw = GraphSeed(
+            Pledges(self._pledged, self._pledges * self._pledged[:, None]), revealed, digests, self._nonces
+        )
         return draw.seed, {"revealed": revealed, "digests": digests, "nonces": self._nonces}
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
@@ -179,7 +183,7 @@ class Server(OneSumServer):
         circles = self._circles
 
         def hear(row: int, client: int) -> None:
-            if not np.array_equal(given[row], self._listed[circles.near[client]]):
+            if not np.array_equal(given[row], self._listed[circles.neighbours[client]]):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
             self._given[client], self._boxes[client] = given[row], boxes[row]
             if wrapped is not None:
@@ -190,12 +194,12 @@ class Server(OneSumServer):
     def _tell_shares(self) -> Iterable[Messages]:
         """Everybody in whose circle enough have shared hears who did, and what they sealed for it."""
         circles, shared = self._circles, self._here.answered
-        near = circles.near
-        told = shared[near] & self._given[near, circles.back] & shared[:, None]
-        asked = shared & (told.sum(axis=1) + 1 >= self._plan.needed)
-        self._here.require(int(asked.sum()), f"have {self._plan.needed} clients that shared in their circles")
+        near = circles.neighbours
+        told = shared[near] & self._given[near, circles.reverse_index] & shared[:, None]
+        asked = shared & (told.sum(axis=1) + 1 >= self._plan.required_shares)
+        self._here.require(int(asked.sum()), f"have {self._plan.required_shares} clients that shared in their circles")
         self._told = told & asked[:, None]
-        boxes = _only(self._boxes[near[asked], circles.back[asked]], told[asked])
+        boxes = _only(self._boxes[near[asked], circles.reverse_index[asked]], told[asked])
         self._boxes[:] = 0
         fields: dict[str, Array] = {"told": told[asked], "boxes": boxes}
         if self._crypto.wrapped_bytes:
@@ -206,15 +210,15 @@ class Server(OneSumServer):
     def _wrapped_for(self, asked: Flags) -> Array:
         """What those that lead some clients and have shared wrapped for them: uint8 [asked, led, bytes]."""
         circles, out = self._circles, np.zeros_like(self._wrapped)
-        who, at = np.nonzero(self._told & asked[:, None] & ~circles.leads)
-        out[who, circles.following[who, at]] = self._from_leader(who, at)
+        who, index = np.nonzero(self._told & asked[:, None] & ~circles.initiates)
+        out[who, circles.following[who, index]] = self._from_leader(who, index)
         return out[asked]
 
-    def _from_leader(self, who: Array, at: Array) -> Array:
+    def _from_leader(self, who: Array, index: Array) -> Array:
         """What the neighbours of some clients at some places wrapped for them: uint8 [..., bytes]."""
         circles = self._circles
-        leader = circles.near[who, at]
-        return self._wrapped[leader, circles.leading[leader, circles.back[who, at]]]
+        leader = circles.neighbours[who, index]
+        return self._wrapped[leader, circles.leading[leader, circles.reverse_index[who, index]]]
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_vectors(self, messages: Messages) -> Hear:
@@ -240,7 +244,7 @@ class Server(OneSumServer):
         """
         survived, shared = self._here.answered.copy(), np.zeros(self.terms.n, dtype=np.bool_)
         self._included = survived
-        shared[self._circles.near[survived][self._told[survived]]] = True
+        shared[self._circles.neighbours[survived][self._told[survived]]] = True
         self._asked = request_of(shared, survived)
         self._here.go(Stage.AGREEMENT, survived)
         asked = np.broadcast_to(self._asked, (int(survived.sum()), len(survived)))
@@ -250,9 +254,9 @@ class Server(OneSumServer):
     def _tell_votes(self) -> Iterable[Messages]:
         """Those that voted hear how their neighbours did."""
         circles, voted = self._circles, self._here.answered
-        near = circles.near
-        cast = self._told & (self._asked[near] == Ask.SELF_MASK) & voted[near]
-        votes = _only(self._votes[near[voted], circles.back[voted]], cast[voted])
+        near = circles.neighbours
+        cast = self._told & (self._asked[near] == UnmaskRequest.SELF_MASK) & voted[near]
+        votes = _only(self._votes[near[voted], circles.reverse_index[voted]], cast[voted])
         stage, phase = (Stage.VETO, Phase.VETOES) if self.terms.veto else (Stage.OPENING, Phase.UNMASKING)
         self._here.go(stage, voted)
         return [self._to_clients(phase, voted, {"cast": cast[voted], "votes": votes})]
@@ -280,7 +284,7 @@ class Server(OneSumServer):
         shares = np.moveaxis(self._vetoes[..., holders], -1, 0)
         said = self._plan.sharing.open(shares[..., None], holders.tolist(), self._coins)
         self._vetoed_sum[0] = said.any()
-        if self.vetoed:
+        if self.is_vetoed:
             self._included[:] = False
             self._here.go(None)
             self._step, self._total = None, np.zeros_like(self._total)
@@ -295,10 +299,12 @@ class Server(OneSumServer):
         shares = elements_of(messages, "shares", self._crypto.field, k + 1, self._plan.words)
 
         def hear(row: int, client: int) -> None:
-            told = np.insert(self._told[client], circles.own[client], True)
-            strangers = np.flatnonzero(given[row] & ~(told & (self._asked[circles.all[client]] != Ask.NOTHING)))
+            told = np.insert(self._told[client], circles.self_index[client], True)
+            strangers = np.flatnonzero(
+                given[row] & ~(told & (self._asked[circles.closed_neighbours[client]] != UnmaskRequest.NOTHING))
+            )
             if len(strangers):
-                owner = int(circles.all[client, strangers[0]])
+                owner = int(circles.closed_neighbours[client, strangers[0]])
                 raise ProtocolError(f"owners of shares must be clients that this stage allows; found client {owner}")
             self._opened[client], self._shares[..., client, :, :] = given[row], shares[..., row, :, :]
 
@@ -313,9 +319,9 @@ class Server(OneSumServer):
         """
         terms, masks, signs = self.terms, *self._masks_left(self._circles)
         total = self._crypto.add_masks(self._total.copy(), masks, signs)
-        there = self._asked == Ask.SELF_MASK
+        there = self._asked == UnmaskRequest.SELF_MASK
         if not terms.split:
-            self._sums = terms.opened(total, int(there.sum()), self._crypto.ring.modulus)[..., None, :]
+            self._sums = terms.decode_total(total, int(there.sum()), self._crypto.ring.modulus)[..., None, :]
         self._here.go(None)
         step, self._step = self.now, None
         self._shares[:], self._total = 0, np.zeros_like(self._total)
@@ -323,7 +329,7 @@ class Server(OneSumServer):
             return ()
         return [self._masked_sum(there, total, step)]
 
-    def _masks_left(self, circles: Circles) -> tuple[list[Mask], list[int]]:
+    def _masks_left(self, circles: NeighbourGraph) -> tuple[list[Mask], list[int]]:
         """The masks that are left in the sum, and the signs that take them away.
 
         The own masks of who is in it, and what neighbours in it put on for the others.
@@ -332,42 +338,42 @@ class Server(OneSumServer):
         opened, context = self._secrets(circles), self._plan.context(self.now, self._seed)
         masks: list[Mask] = []
         signs: list[int] = []
-        for u in np.flatnonzero(asked == Ask.SELF_MASK).tolist():
+        for u in np.flatnonzero(asked == UnmaskRequest.SELF_MASK).tolist():
             masks.append(self._crypto.mask_of_seed(opened[u], context, int(terms.clients[u]), length))
             signs.append(-1)
-        for u in np.flatnonzero(asked == Ask.MASK_KEY).tolist():
+        for u in np.flatnonzero(asked == UnmaskRequest.MASK_KEY).tolist():
             near = {
                 j: self._partner(u, j)
-                for j, v in enumerate(circles.near[u].tolist())
-                if asked[v] == Ask.SELF_MASK and self._told[v, circles.back[u, j]]
+                for j, v in enumerate(circles.neighbours[u].tolist())
+                if asked[v] == UnmaskRequest.SELF_MASK and self._told[v, circles.reverse_index[u, j]]
             }
             name, public = int(terms.clients[u]), self._keys[u, MASK_KEY].tobytes()
-            found = self._crypto.masks_of_key(opened[u], public, context, name, near, length)
-            for j, mask in found.items():
+            result = self._crypto.masks_of_key(opened[u], public, context, name, near, length)
+            for j, mask in result.items():
                 masks.append(mask)
-                signs.append(1 if u < circles.near[u, j] else -1)
+                signs.append(1 if u < circles.neighbours[u, j] else -1)
         return masks, signs
 
     def _partner(self, u: int, j: int) -> Partner:
         """A neighbour of a client whose mask key was opened."""
         circles = self._circles
-        v = int(circles.near[u, j])
-        led = bool(self._crypto.wrapped_bytes) and not circles.leads[u, j]
+        v = int(circles.neighbours[u, j])
+        led = bool(self._crypto.wrapped_bytes) and not circles.initiates[u, j]
         wrapped = self._from_leader(np.array(u), np.array(j)).tobytes() if led else None
         return Partner(int(self.terms.clients[v]), self._keys[v, MASK_KEY].tobytes(), wrapped)
 
-    def _secrets(self, circles: Circles) -> dict[int, Array]:
+    def _secrets(self, circles: NeighbourGraph) -> dict[int, Array]:
         """What is asked for, opened: elements [*tapes, words] by owner."""
-        there = self._opened[circles.all, circles.back_all]
-        shares = self._shares[..., circles.all, circles.back_all, :]
-        wanted, found = np.flatnonzero(self._asked != Ask.NOTHING), there.sum(axis=1)
-        short = wanted[found[wanted] < self._plan.needed]
+        there = self._opened[circles.closed_neighbours, circles.closed_reverse_index]
+        shares = self._shares[..., circles.closed_neighbours, circles.closed_reverse_index, :]
+        wanted, result = np.flatnonzero(self._asked != UnmaskRequest.NOTHING), there.sum(axis=1)
+        short = wanted[result[wanted] < self._plan.required_shares]
         if len(short):
             raise TooFewClientsError(
-                f"{self._plan.needed} shares are needed to unmask client {short[0]} in stage {Stage.OPENING.name} "
-                f"({Stage.OPENING:d}); found {found[short[0]]}"
+                f"{self._plan.required_shares} shares are needed to unmask client {short[0]} in stage {Stage.OPENING.name} "
+                f"({Stage.OPENING:d}); found {result[short[0]]}"
             )
-        return self._plan.sharing.open_each(shares, there, circles.all, wanted, self._coins)
+        return self._plan.sharing.open_each(shares, there, circles.closed_neighbours, wanted, self._coins)
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:

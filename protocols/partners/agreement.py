@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.protocols.partnering import Partnering, computed
+from fgl_secure.protocols.partnering import Partnering, is_computed
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.partners.requests import NOBODY
 from fgl_secure.protocols.topology import AgreedGrouping, Circuits, Grouping, LinkKeys
@@ -91,7 +91,7 @@ def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
 def _enough(ends: Ids, counted: Flags, foreign: Flags | None, machine: PartnerDevices) -> Flags:
     """Bool [m]: whether messages go into the sums of their ends, where these are hosted; True elsewhere."""
     place = np.unique(ends, return_inverse=True)[1]
-    return computed(place, machine.rules.least, foreign, counted) | ~np.isin(ends, machine.parties)
+    return is_computed(place, machine.rules.least, foreign, counted) | ~np.isin(ends, machine.parties)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

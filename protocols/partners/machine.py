@@ -89,7 +89,7 @@ class PartnerDevices(Machine):
             self._tallies = Tallies(self.links, self.requests, self.rules, self.silo_of)
         return self._tallies
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Numbers, wishes, requests, and whether sums are over enough."""
         turn, self._turn = self._turn, min(self._turn + 1, self._last + 1)
         if turn == 0:
@@ -120,7 +120,7 @@ class PartnerDevices(Machine):
         fields = {TICKET: tickets, ENOUGH: said.astype(np.uint8)}
         yield from self._say(Phase.REQUESTS, senders, receivers, fields)
 
-    def settle(self) -> bool:
+    def on_idle(self) -> bool:
         """All devices go through all turns, so that nobody sees when others are done."""
         return self._turn <= self._last
 
@@ -163,8 +163,8 @@ class PartnerDevices(Machine):
     def _say(self, phase: Phase, senders: Ids, receivers: Ids, fields: Mapping[str, Array]) -> tuple[Messages, ...]:
         return (Messages(phase, SETUP, senders, receivers, fields),) if len(senders) else ()
 
-    def take(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+    def receive(self, messages: Messages) -> None:
+        """See `Machine.receive`."""
         if messages.step != SETUP or messages.tape_axes:
             raise StaleMessageError(f"partners must be agreed on before the first sum; found {messages.step}")
         if messages.phase not in (Phase.PARTNERS, Phase.REQUESTS):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.protocols.partnering import Contributors, Partnering, computed
+from fgl_secure.protocols.partnering import Contributors, Partnering, is_computed
 from fgl_secure.protocols.partners.links import Links
 from fgl_secure.protocols.partners.requests import NOBODY, Requests
 from fgl_secure.typing import Array, Flags, Ids
@@ -87,7 +87,7 @@ class Tallies:
             passed: 0 for forward, where all partners count; 1 for back, where those do whose own sums are over enough.
         """
         counted = self.heard[:, 0] == 1 if passed else None
-        return computed(np.unique(self.owners, return_inverse=True)[1], self._least, self.foreign, counted)
+        return is_computed(np.unique(self.owners, return_inverse=True)[1], self._least, self.foreign, counted)
 
     def hear(self, owners: Ids, others: Ids, said: Array, passed: int) -> None:
         """Takes what neighbours say.

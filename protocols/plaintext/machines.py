@@ -19,7 +19,7 @@ from fgl_secure.typing import Array, Ids
 TOTAL, THERE, DONE = "total", "there", "sum is done"
 
 
-class Clients(StepwiseMachine):
+class PlaintextClients(StepwiseMachine):
     """Clients, who hand in a vector each.
 
     Args:
@@ -40,11 +40,11 @@ class Clients(StepwiseMachine):
             _check_values(rows, self._topology)
         self._start(step, rows, len(self._owners), self._topology.width)
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """Takes nothing."""
         raise MalformedMessageError(f"clients must be told nothing here; found {messages.phase.label}")
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """The vectors, once."""
         if self._next() > 1:
             return ()
@@ -81,15 +81,15 @@ class Adder(StepwiseMachine):
         """See `SumMachine.begin`."""
         self._start(step, rows, 0, self._topology.width)
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """Takes vectors, and adds them up as they come; see `Machine.take`."""
         if self._current(messages).phase is not Phase.VECTORS or DONE in self._kept:
             raise MalformedMessageError("messages must be vectors, and come before their sum is done; they do not")
         self._check_ends(messages)
         rows, there = messages[PAYLOAD][(0,) * self._tape_axes], self._there
         _check_values(rows, self._topology, MalformedMessageError)
-        found, first = np.unique(messages.senders, return_index=True)
-        if not np.isin(found, self._topology.senders).all() or np.isin(found, there).any():
+        result, first = np.unique(messages.senders, return_index=True)
+        if not np.isin(result, self._topology.senders).all() or np.isin(result, there).any():
             raise ProtocolError("vectors must be one of each client; found another, or a second one")
         modular = self._topology.bound is None and rows.dtype.kind != "f"
         total = _residue(rows[first]) if modular else rows[first].sum(axis=0)
@@ -98,9 +98,9 @@ class Adder(StepwiseMachine):
                 raise MalformedMessageError("vectors must be of one length and type; they are not")
             total = total + self._kept[TOTAL]
             total = total % MERSENNE_61 if modular else total
-        self._kept[TOTAL], self._kept[THERE] = total, np.union1d(there, found)
+        self._kept[TOTAL], self._kept[THERE] = total, np.union1d(there, result)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Nothing. All vectors that will come have come when there are any, or at the second turn.
 
         Raises:
@@ -127,7 +127,7 @@ class Adder(StepwiseMachine):
         return self._kept[TOTAL][None].copy() if DONE in self._kept else None
 
     @property
-    def included(self) -> Ids | None:
+    def contributors(self) -> Ids | None:
         """See `SumMachine.included`."""
         return self._there.copy() if DONE in self._kept else None
 
@@ -206,7 +206,7 @@ class _Party(StepwiseMachine):
         if rows is None or places is None:
             own = self._kept.get("rows", np.empty((0, self._topology.width)))
             rows, places = own[:0], np.empty(0, dtype=np.int64)
-        segments = self._part.arrived(places)
+        segments = self._part.received_segments(places)
         if rows.dtype.kind == "f":
             return segments.real_sums(rows)
         if self._topology.bound is None:
@@ -218,8 +218,8 @@ class _Party(StepwiseMachine):
     def _take_rows(self, due: Due, messages: Messages, topology: Topology | None = None) -> None:
         payload = self._current(messages)[PAYLOAD][(0,) * self._tape_axes]
         _check_values(payload, topology or self._topology, MalformedMessageError, REALS)
-        found, places = self._placed(due, messages)
-        self._gather(ARRIVED, places, found[PAYLOAD][(0,) * self._tape_axes], 0)
+        result, places = self._place_messages(due, messages)
+        self._gather(ARRIVED, places, result[PAYLOAD][(0,) * self._tape_axes], 0)
 
     def _say(self, phase: Phase, senders: Ids, receivers: Ids, rows: Array) -> Messages:
         on_every_tape = np.broadcast_to(rows, self._tapes + rows.shape)
@@ -229,12 +229,12 @@ class _Party(StepwiseMachine):
 class Owners(_Party):
     """Owners of rows and of sums, who send each other rows and add up."""
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """Takes rows; see `Machine.take`."""
         _check_phase(messages, self._phase)
         self._take_rows(self._part.due, messages)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Rows first; then nothing, as the sums stay where they are."""
         part, turn = self._part, self._next()
         if turn == 1 and part.rows:
@@ -245,7 +245,7 @@ class Owners(_Party):
         return ()
 
 
-class Senders(_Party):
+class PlaintextSenders(_Party):
     """Owners of rows and of sums, who send rows to the silos of their receivers, and are told sums by their own."""
 
     def __init__(self, parties: Ids, terms: SumTerms, minimum: int) -> None:
@@ -255,12 +255,12 @@ class Senders(_Party):
         most = None if topology.bound is None else topology.bound * topology.terms
         self._told_of = replace(topology, bound=most)  # whose rows are sums
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """Takes sums; see `Machine.take`."""
         _check_phase(messages, Phase.SUMS)
         self._take_rows(self._answers[self.now.direction], messages, self._told_of)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Rows first, each with the device that it is for; then nothing."""
         part, turn = self._part, self._next()
         if turn == 1 and part.rows:
@@ -270,20 +270,20 @@ class Senders(_Party):
                 self._say(Phase.VALUES, *ends, self._kept["rows"][part.source]),
             )
         if len(part.groups) and turn > 2:  # rows, sums, and here they are
-            self._kept[SUMS] = self._told()
+            self._kept[SUMS] = self._read_sums()
         return ()
 
-    def _told(self) -> Array:
+    def _read_sums(self) -> Array:
         """The sums that have arrived, as wide as the rows; zero for those that have not."""
-        found = self._kept.get(ARRIVED, np.empty((0, self._topology.width)))
+        result = self._kept.get(ARRIVED, np.empty((0, self._topology.width)))
         if "rows" in self._kept:  # silos that have heard nothing answer with as many zeros as there may be
-            found = found[:, : self._kept["rows"].shape[1]]
-        sums = np.zeros((len(self._part.groups), found.shape[1]), dtype=found.dtype)
-        sums[self._kept.get(f"{ARRIVED} at", np.empty(0, dtype=np.int64))] = found
+            result = result[:, : self._kept["rows"].shape[1]]
+        sums = np.zeros((len(self._part.groups), result.shape[1]), dtype=result.dtype)
+        sums[self._kept.get(f"{ARRIVED} at", np.empty(0, dtype=np.int64))] = result
         return sums
 
 
-class Silos(_Party):
+class PlaintextSilos(_Party):
     """Silos that read the rows for their devices, add up, and tell them the sums."""
 
     def __init__(self, parties: Ids, terms: SumTerms, minimum: int) -> None:
@@ -294,7 +294,7 @@ class Silos(_Party):
         """See `SumMachine.begin`; silos have no rows, or have them in another role."""
         self._start(step, rows, 0, self._topology.width)
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """Takes rows, and for whom they are; see `Machine.take`."""
         _check_phase(messages, Phase.ADDRESSES, Phase.VALUES)
         if messages.phase is Phase.VALUES:
@@ -304,7 +304,7 @@ class Silos(_Party):
         if told.dtype != np.int32 or told.shape != (len(messages), 1):
             raise MalformedMessageError(f"addresses must be int32 [m, 1]; found {told.dtype} {list(told.shape)}")
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Nothing first; then the sums."""
         if self._next() != 2:  # when the rows are there
             return ()
@@ -313,7 +313,7 @@ class Silos(_Party):
 
 
 def _both(grouping: Grouping) -> dict[Direction, Grouping]:
-    return {Direction.FORWARD: grouping, Direction.BACKWARD: grouping.reversed()}
+    return {Direction.FORWARD: grouping, Direction.BACKWARD: grouping.reverse()}
 
 
 def _answers(way: Grouping, parties: Ids) -> Due:

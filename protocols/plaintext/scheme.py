@@ -12,9 +12,9 @@ from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.config_fields import name_members
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.plaintext.machines import Adder, Clients, Owners, Senders, Silos
+from fgl_secure.protocols.plaintext.machines import Adder, Owners, PlaintextClients, PlaintextSenders, PlaintextSilos
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range, select_hosted
-from fgl_secure.protocols.stepwise import SumTerms, Together
+from fgl_secure.protocols.stepwise import CompositeMachine, SumTerms
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters
 from fgl_secure.typing import Ids
@@ -53,7 +53,7 @@ class Plaintext(Scheme):
     parameters: ClassVar[tuple[str, ...]] = ("threshold", "path", "minimum_group")
     wide: ClassVar[str] = "it is what others are compared with, and sends numbers as they are"
     takes_reals: ClassVar[bool] = True
-    keyed: ClassVar[bool] = False
+    uses_keys: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         name_members(self)
@@ -89,9 +89,9 @@ class Plaintext(Scheme):
         """What int64 holds with a bit to spare; reals are summed as they are."""
         return LARGEST
 
-    def answered(self, grouping: Grouping) -> Grouping:
+    def answered_grouping(self, grouping: Grouping) -> Grouping:
         """Without the messages to groups that are too small."""
-        return grouping.answered(self.minimum_group)
+        return grouping.answered_grouping(self.minimum_group)
 
     def threshold_for(self, clients: int) -> int:
         """Least clients in a sum of so many.
@@ -125,15 +125,15 @@ class Plaintext(Scheme):
         g, terms = topology.grouping, SumTerms(repr(self), topology, session, draws.batch_shape)
         owners = select_hosted(hosted, g.owners)
         least = self.minimum_group if topology.name == NEIGHBOURS else 1
-        found: tuple[SumMachine, ...] = (Owners(owners, terms, least),)
+        result: tuple[SumMachine, ...] = (Owners(owners, terms, least),)
         if topology.name in (CLIENTS, SERVER):
             clients, adder = select_hosted(hosted, g.row_owner), select_hosted(hosted, g.group_owner)
             threshold = self.threshold_for(len(g.row_owner))
-            found = (Clients(clients, terms), Adder(adder, terms, threshold))
+            result = (PlaintextClients(clients, terms), Adder(adder, terms, threshold))
         elif topology.name == NEIGHBOURS and self.path is Path.SILO:
             silos = select_hosted(hosted, g.row_custodian, g.group_custodian)
-            found = (Senders(owners, terms, least), Silos(silos, terms, least))
+            result = (PlaintextSenders(owners, terms, least), PlaintextSilos(silos, terms, least))
             if np.isin(owners, silos).any():
                 read = (Phase.ADDRESSES, Phase.VALUES)
-                found = (Together((found[0], (Phase.SUMS,)), (found[1], read)),)
-        return tuple(machine for machine in found if len(machine.parties))
+                result = (CompositeMachine((result[0], (Phase.SUMS,)), (result[1], read)),)
+        return tuple(machine for machine in result if len(machine.parties))

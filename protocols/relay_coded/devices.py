@@ -29,8 +29,8 @@ from fgl_secure.protocols.relay_coded.silos import Forwarding, within
 from fgl_secure.protocols.relay_coded.wire import Wire, names_of
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Direction, Draws, Later, MessageKind, Messages, Phase, Step
-from fgl_secure.runtime.messages import taken
+from fgl_secure.runtime import Direction, Draws, LazyArray, MessageKind, Messages, Phase, Step
+from fgl_secure.runtime.messages import take_rows
 from fgl_secure.typing import Array, Ids
 
 Slots = NDArray[np.integer[Any]]
@@ -107,10 +107,10 @@ class Devices(CheckpointedMachine):
     def _planned(self, shuffles: Mapping[Direction, Ids | None] | None = None) -> dict[Direction, Plan]:
         scheme, grouping = self._scheme, self._topology.grouping
         counted = scheme.k_min, scheme.contributors
-        answered = grouping.answered(*counted)
+        answered = grouping.answered_grouping(*counted)
         ways = {
             Direction.FORWARD: (grouping, answered),
-            Direction.BACKWARD: (grouping.reversed(), answered.reversed().answered(*counted)),
+            Direction.BACKWARD: (grouping.reverse(), answered.reverse().answered_grouping(*counted)),
         }
         found: dict[Direction, Plan] = {}
         for direction, (way, kept) in ways.items():
@@ -162,13 +162,13 @@ class Devices(CheckpointedMachine):
         """See `SumMachine.sums`."""
         return self._sums
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         """See `SumMachine.rest`."""
         self._clear()
         self._forwarding.clear()
         self._step, self._due, self._q = None, _Due.NOTHING, self._q[:0, :0].copy()
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """See the module's description."""
         forwarded = self._forwarding.leave(self._step)
         self._silent = max(self._silent - 1, 0)
@@ -184,7 +184,7 @@ class Devices(CheckpointedMachine):
             self._decode()
         return forwarded
 
-    def settle(self) -> bool:
+    def on_idle(self) -> bool:
         """Makes do with the answers that there are; where no tags had to be told, sends what is due then.
 
         Relays that ask somebody again who is off are silent for one turn: answers are given up in the second.
@@ -359,19 +359,19 @@ class Devices(CheckpointedMachine):
         shares = self._by_relay()
         for j in which:
             sent, slots = bundles if only is None else (bundles[0][only[j]], bundles[1][only[j]])
-            share = shares[j] if _all_of(sent, len(self._plan.out)) else taken(shares[j], sent, self._wire.axes)
-            if only is None and j < self._crypto.expanded and not isinstance(share, Later):
+            share = shares[j] if _all_of(sent, len(self._plan.out)) else take_rows(shares[j], sent, self._wire.axes)
+            if only is None and j < self._crypto.expanded and not isinstance(share, LazyArray):
                 self._remember(j, sent, slots, share)
             yield from self._packet(j, sent, slots, share)
 
-    def _by_relay(self) -> Sequence[Elements | Later]:
+    def _by_relay(self) -> Sequence[Elements | LazyArray]:
         """The shares of all messages for each relay, laid out unless they are many and nobody is in another process."""
         shape = len(self._plan.out), self._q.shape[1]
         if not self._alone or is_laid_out(shape, self._draws.batch_shape):
             masks = self.masks()
             return [*masks, *self.shares(masks)]
         makes = (partial(self._some_shares, self.now, j) for j in range(self._scheme.R))
-        return [Later(make, shape, self._scheme.field.dtype) for make in makes]
+        return [LazyArray(make, shape, self._scheme.field.dtype) for make in makes]
 
     def _some_shares(self, step: Step, j: int, places: Ids) -> Elements:
         """One relay's shares of some messages of the step at hand: elements [k, d].
@@ -390,7 +390,7 @@ class Devices(CheckpointedMachine):
             names = names_of(self._plan.out.sender_of[sent].astype(np.int64), slots)
             self._crypto.remember(self.now, relay, names, keys.secrets[j], masks)
 
-    def _packet(self, j: int, sent: Ids, slots: Slots, share: Elements | Later) -> Iterator[Messages]:
+    def _packet(self, j: int, sent: Ids, slots: Slots, share: Elements | LazyArray) -> Iterator[Messages]:
         """What one relay is sent."""
         plan, step, scheme = self._plan, self.now, self._scheme
         which: Any = slice(None) if _all_of(sent, len(plan.out)) else sent  # all of them are not copied
@@ -436,7 +436,7 @@ class Devices(CheckpointedMachine):
             else:
                 yield self._wire.say(Phase.FETCH, self.now, (owners, to), size, fields)
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:

@@ -16,8 +16,8 @@ from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.code import grouped_by_tag
 from fgl_secure.protocols.relay_coded.silos import as_array, numbered, within
 from fgl_secure.protocols.relay_coded.wire import Wire, found_among, names_of
-from fgl_secure.runtime import Later, Messages, Phase
-from fgl_secure.runtime.messages import taken
+from fgl_secure.runtime import LazyArray, Messages, Phase
+from fgl_secure.runtime.messages import take_rows
 from fgl_secure.typing import Array, Ids
 
 Remark = Callable[[int, str], None]
@@ -42,7 +42,7 @@ class Held:
     numbers: Ids
     attempts: NDArray[np.uint8]
     seeds: Ids
-    shares: Elements | Later | None
+    shares: Elements | LazyArray | None
     width: int
     _digest: Ids | None = None
 
@@ -59,7 +59,7 @@ class Held:
         """Those at some places, in that order."""
         numbers = self.numbers[places] if len(self.numbers) else self.numbers
         seeds = self.seeds[places] if len(self.seeds) else self.seeds
-        shares = None if self.shares is None else taken(self.shares, places, -2)
+        shares = None if self.shares is None else take_rows(self.shares, places, -2)
         return Held(self.names[places], self.tags[places], numbers, self.attempts[places], seeds, shares, self.width)
 
     def digest(self, *, tags: bool = True) -> Ids:
@@ -200,12 +200,12 @@ class Arrivals:
         order, repeated = _in_order(known)
         for copy in repeated.tolist():
             original = order[found_among(known[copy : copy + 1], known[order])[0]]
-            pair = np.asarray(taken(shares, np.array([original, copy]), -2))
+            pair = np.asarray(take_rows(shares, np.array([original, copy]), -2))
             alike = np.array_equal(pair[..., 0, :], pair[..., 1, :])
             _twice(int(known[copy]), relay, name_of, remark, alike=alike)
         at = found_among(held.names, known[order])
         there = np.flatnonzero(at >= 0)
-        shares = taken(shares, order[at[there]], -2)
+        shares = take_rows(shares, order[at[there]], -2)
         return replace(held.some(there), shares=shares, width=shares.shape[-1])
 
     def _check_repeats(

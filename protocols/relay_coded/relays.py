@@ -18,7 +18,7 @@ from fgl_secure.protocols.relay_coded.plan import Parameters
 from fgl_secure.protocols.relay_coded.silos import within
 from fgl_secure.protocols.relay_coded.wire import Wire, by_value, found_among
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
-from fgl_secure.runtime import PAYLOAD, Direction, Draws, Later, Messages, Phase, Step
+from fgl_secure.runtime import PAYLOAD, Direction, Draws, LazyArray, Messages, Phase, Step
 from fgl_secure.runtime.transcript import Numbers, kind_of
 from fgl_secure.typing import Array, Ids
 
@@ -51,7 +51,7 @@ class Relays(CheckpointedMachine):
         self._everybody, grouping = topology.helpers, topology.grouping
         self._least = {
             Direction.FORWARD: scheme.least(grouping, topology.name),
-            Direction.BACKWARD: scheme.least(grouping.reversed(), topology.name),
+            Direction.BACKWARD: scheme.least(grouping.reverse(), topology.name),
         }
         self._labelled = scheme.labelled(topology.name)
         self._wire = Wire(draws.batch_shape, cryptography.agreement.seal_bytes)
@@ -75,7 +75,7 @@ class Relays(CheckpointedMachine):
         self._step = step
         self._clear()
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         """See `SumMachine.rest`."""
         self._step = None
         self._clear()
@@ -85,7 +85,7 @@ class Relays(CheckpointedMachine):
         """None: relays are entitled to nothing."""
         return None
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:
@@ -144,7 +144,7 @@ class Relays(CheckpointedMachine):
         else:
             relay.fetches.append(messages)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """What each relay says now."""
         out = self._keys.answer()
         for relay in self._relays:
@@ -416,14 +416,14 @@ class Relays(CheckpointedMachine):
         """Whether shares are added up some at a time: they were not laid out, or would be many."""
         if held.shares is None:
             return not is_laid_out((len(held), held.width), self._draws.batch_shape)
-        return isinstance(held.shares, Later)
+        return isinstance(held.shares, LazyArray)
 
     def _added_up(self, relay: Standing, held: Held, groups: Numbers, count: int, rows: Ids | None = None) -> Elements:
         """Sums of the shares of all messages, or of some, by group."""
 
         def shares(some: slice) -> Elements:
             places = np.arange(some.start, min(some.stop, len(held))) if rows is None else rows[some]
-            if isinstance(held.shares, Later):
+            if isinstance(held.shares, LazyArray):
                 return held.shares.rows(places)
             return self._expanded(relay, held.at(places))
 

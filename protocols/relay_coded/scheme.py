@@ -143,7 +143,7 @@ class RelayCoded(Scheme):
         "tags",
         "keys",
     )
-    keyed: ClassVar[bool] = False
+    uses_keys: ClassVar[bool] = False
     """Where one process hosts everybody, the session's name is drawn with the keys."""
 
     @classmethod
@@ -245,7 +245,7 @@ class RelayCoded(Scheme):
         """Half of the field."""
         return (self.field.modulus - 1) // 2
 
-    def fitted(self, topology: Topology) -> RelayCoded:
+    def fit(self, topology: Topology) -> RelayCoded:
         """The scheme over 2^61 - 1 for members: the gradient of a device with many neighbours has room there."""
         if topology.name != MEMBERS:
             return self
@@ -269,9 +269,9 @@ class RelayCoded(Scheme):
         """The scheme in which everybody sends as many messages as it may have partners."""
         return replace(self, max_degree=partners.most)
 
-    def answered(self, grouping: Grouping) -> Grouping:
+    def answered_grouping(self, grouping: Grouping) -> Grouping:
         """Without the messages to groups of fewer than k_min, and those of too few other silos' devices."""
-        return grouping.answered(self.k_min, self.contributors)
+        return grouping.answered_grouping(self.k_min, self.contributors)
 
     @property
     def helpers(self) -> Mapping[Role, int]:
@@ -285,7 +285,7 @@ class RelayCoded(Scheme):
 
     def encoding(self, topology: Topology) -> FixedPoint:
         """As `fixed_point` says; of gradients over the larger field."""
-        return self.fitted(topology).fixed_point(topology.terms)
+        return self.fit(topology).fixed_point(topology.terms)
 
     def fixed_point(self, terms: int) -> FixedPoint:
         """The map into the field for sums of up to `terms` rows.

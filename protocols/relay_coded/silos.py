@@ -156,7 +156,7 @@ class Silos(CheckpointedMachine):
         self._step = step
         self._forwarding.clear()
 
-    def rest(self) -> None:
+    def reset(self) -> None:
         """See `SumMachine.rest`."""
         self._step = None
         self._forwarding.clear()
@@ -166,7 +166,7 @@ class Silos(CheckpointedMachine):
         """None."""
         return None
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_ends(messages)
         if not self._forwarding.is_for(messages):
@@ -176,7 +176,7 @@ class Silos(CheckpointedMachine):
         self._forwarding.take(messages)
         self._used_up()
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """What came, as it is handed on."""
         return self._forwarding.leave(self._step)
 

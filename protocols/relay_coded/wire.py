@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.runtime import Later, Messages, Phase, Step
+from fgl_secure.runtime import LazyArray, Messages, Phase, Step
 from fgl_secure.typing import Array, Ids
 
 TAG_BYTES = 16
@@ -122,7 +122,7 @@ class Wire:
             raise MalformedMessageError(
                 f"field {name} of {messages.phase.label} must hold rows of {kind}; found {value.dtype}"
             )
-        if isinstance(value, Later):  # made in this process, of elements; what comes from elsewhere is an array
+        if isinstance(value, LazyArray):  # made in this process, of elements; what comes from elsewhere is an array
             return value
         if value.size and int(value.view(f"u{kind.itemsize}").max()) >= modulus:  # negative ones are large there
             raise MalformedMessageError(f"{messages.phase.label} must hold elements of the field; at least one is not")

@@ -10,14 +10,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Mask, Purpose
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, KeyPurpose, Mask
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
-from fgl_secure.crypto.streams import KEY_BYTES, Ring
+from fgl_secure.crypto.streams import KEY_BYTES, ModularRing
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.secagg.pairs import Pairs, check_usable
+from fgl_secure.protocols.secagg.pairs import PairwiseKeys, check_usable
 from fgl_secure.protocols.secagg.terms import (
-    OneSumMachine,
+    AggregationMachine,
     Stage,
     SumPlan,
     as_elements,
@@ -26,7 +26,7 @@ from fgl_secure.protocols.secagg.terms import (
     flags_of,
     laid_out,
 )
-from fgl_secure.runtime import Draws, Later, MessageKind, Messages, Phase, Step
+from fgl_secure.runtime import Draws, LazyArray, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Bytes, Flags, Ids
 
 Hear = Callable[[int, int], None]
@@ -44,11 +44,11 @@ SEALING = 0
 """The first secret of a client: the private key of the pair that it publishes."""
 
 
-class OneSumClients(OneSumMachine):
+class AggregationClients(AggregationMachine):
     """Some clients. Holds secrets, which are forgotten once no later stage needs them.
 
-    All that a client remembers is a row of each array; a stage is heard (`take`: checked, and kept) and answered
-    (`turn`) apart.
+    All that a client remembers is a row of each array; a stage is heard (`receive`: checked, and kept) and answered
+    (`step`) apart.
 
     Args:
         parties: int64 [h], ascending identifiers of those hosted.
@@ -68,7 +68,7 @@ class OneSumClients(OneSumMachine):
     """Fields of the keys that a client publishes, and which of its secrets each is of."""
     kept: ClassVar[tuple[str, ...]] = ("due", "pending", "secrets", "signature")
     _secrets: Array
-    _pairs: Pairs
+    _pairs: PairwiseKeys
 
     def __init__(
         self, parties: Ids, plan: SumPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
@@ -77,7 +77,7 @@ class OneSumClients(OneSumMachine):
         self._plan = plan
         self._crypto, self._names, self._tapes = cryptography, names, draws.batch_shape
         self._places = np.array([plan.terms.place_of(party) for party in parties.tolist()], dtype=np.int64)
-        self._rows: Array | Later | None = None
+        self._rows: Array | LazyArray | None = None
         self._row_of = np.argsort(np.argsort(self._places))  # rows come in the order of the topology
         self._clear_common()
         self._clear()
@@ -104,11 +104,11 @@ class OneSumClients(OneSumMachine):
         """What a party's identity signs: that these are its keys in the sum at hand."""
         return self._plan.statement(self.now, place, *keys)
 
-    def _check(self, rows: Array | Later) -> None:
+    def _check(self, rows: Array | LazyArray) -> None:
         """Raises unless rows are what hosted clients may add."""
         self.terms.check_rows(rows, len(self.parties), self._crypto.modulus)
 
-    def begin(self, step: Step, rows: Array | Later | None = None) -> None:
+    def begin(self, step: Step, rows: Array | LazyArray | None = None) -> None:
         """See `SumMachine.begin`.
 
         Args:
@@ -120,7 +120,7 @@ class OneSumClients(OneSumMachine):
         """
         if rows is not None:
             self._check(rows)
-        self._started(step)
+        self._start_step(step)
         self._crypto.forget(self._secrets)
         self._clear_common()
         self._clear()
@@ -144,7 +144,7 @@ class OneSumClients(OneSumMachine):
         self._check(rows)
         self._rows = rows
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         self._check_head(messages, self.phases, messages.phase)
         self._check_from(messages, self.terms.server)
@@ -153,14 +153,14 @@ class OneSumClients(OneSumMachine):
         places = np.searchsorted(self.parties, messages.receivers)
 
         def one(row: int) -> None:
-            at = int(places[row])
-            self._check_due(at, stage)
-            hear(row, at)
-            self._pending[at] = True
+            index = int(places[row])
+            self._check_due(index, stage)
+            hear(row, index)
+            self._pending[index] = True
 
         each_row(self, messages, one)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """See `Machine.turn`. Vectors are made one at a time, while they are read.
 
         Raises:
@@ -182,28 +182,28 @@ class OneSumClients(OneSumMachine):
             self._rows = None
         return chain.from_iterable(out)
 
-    def _check_due(self, at: int, stage: Stage) -> None:
-        due = int(self._due[at])
-        if due != stage or self._pending[at]:
+    def _check_due(self, index: int, stage: Stage) -> None:
+        due = int(self._due[index])
+        if due != stage or self._pending[index]:
             what = "nothing" if due == DONE else f"stage {Stage(due).name}"
-            said = "a second request" if due == stage else f"one of stage {stage.name}"
-            raise StaleMessageError(f"client {self._places[at]} must be asked for what is due, {what}; found {said}")
+            text = "a second request" if due == stage else f"one of stage {stage.name}"
+            raise StaleMessageError(f"client {self._places[index]} must be asked for what is due, {what}; found {text}")
 
     # ------------------------------------------------------------------------------------------------------------ KEYS
     def _sign(self, names: Names) -> None:
-        for at, place in enumerate(self._places.tolist()):
+        for index, place in enumerate(self._places.tolist()):
             if place in names.own:
-                said = self._statement(place, *self._published(at))
-                self._signature[at] = np.frombuffer(names.own[place].sign(said), dtype=np.uint8)
+                said = self._statement(place, *self._public_keys(index))
+                self._signature[index] = np.frombuffer(names.own[place].sign(said), dtype=np.uint8)
 
-    def _published(self, at: int) -> tuple[bytes, ...]:
+    def _public_keys(self, index: int) -> tuple[bytes, ...]:
         """A client's public keys."""
-        return tuple(self._crypto.public(self._secrets[at, which].tobytes()) for which in self.keys.values())
+        return tuple(self._crypto.public(self._secrets[index, which].tobytes()) for which in self.keys.values())
 
     def _publish(self, which: Ids) -> Iterable[Messages]:
         """Each client's public keys, signed where there are identities, and what a scheme adds."""
-        published = zip(*(self._published(at) for at in which.tolist()), strict=True)
-        fields = {name: stacked(list(keys)) for name, keys in zip(self.keys, published, strict=True)}
+        published = zip(*(self._public_keys(index) for index in which.tolist()), strict=True)
+        fields = {name: stack_bytes(list(keys)) for name, keys in zip(self.keys, published, strict=True)}
         fields |= {"signature": self._signature[which], **self._beside_keys(which)}
         return [self._to_server(Phase.KEYS, which, fields)]
 
@@ -231,27 +231,27 @@ class OneSumClients(OneSumMachine):
         return read
 
     @property
-    def _needed(self) -> int:
+    def _required_votes(self) -> int:
         """Clients, itself included, whom a client must have keys of, and hear alike of what it opens."""
         return self.terms.threshold
 
-    def _check_keys(self, at: int, public: Mapping[int, tuple[bytes, ...]]) -> None:
-        place = int(self._places[at])
-        if public.get(place) != self._published(at):
+    def _check_keys(self, index: int, public: Mapping[int, tuple[bytes, ...]]) -> None:
+        place = int(self._places[index])
+        if public.get(place) != self._public_keys(index):
             raise ProtocolError(f"own keys must come back as client {place} published them; they do not")
-        if len(public) < self._needed:
-            raise ProtocolError(f"keys must be those of at least {self._needed} clients; found {len(public)}")
+        if len(public) < self._required_votes:
+            raise ProtocolError(f"keys must be those of at least {self._required_votes} clients; found {len(public)}")
         everything = [key[:PUBLIC_KEY_BYTES] for keys in public.values() for key in keys]
         if len(set(everything)) < len(everything):
             raise ProtocolError("keys must all differ; found one twice")
 
     def _check_signatures(
-        self, at: int, public: Mapping[int, tuple[bytes, ...]], signatures: Mapping[int, bytes]
+        self, index: int, public: Mapping[int, tuple[bytes, ...]], signatures: Mapping[int, bytes]
     ) -> None:
         if self._names is None:
             return
         for v, keys in public.items():
-            if v != self._places[at]:
+            if v != self._places[index]:
                 self._names.known.check(v, self._statement(v, *keys), signatures[v])
 
     def _forget(self, which: Ids, *kinds: int) -> None:
@@ -266,60 +266,60 @@ class OneSumClients(OneSumMachine):
         """What keys of pairs are bound to."""
         return self._plan.context(self.now)
 
-    def _others(self, at: int) -> Ids:  # noqa: ARG002  # alike for all where a client has a pair with each
+    def _others(self, index: int) -> Ids:  # noqa: ARG002  # alike for all where a client has a pair with each
         """The clients that a client may have keys with, by their places among its pairs."""
         return np.arange(self.terms.n)
 
     @abstractmethod
-    def _voters(self, at: int) -> Flags:
+    def _voters(self, index: int) -> Flags:
         """Bool [k], the others in the sum: whom a client's votes are for, and whose votes it counts."""
 
     @abstractmethod
-    def _voted_for(self, at: int, context: Context) -> bytes:
+    def _voted_for(self, index: int, context: Context) -> bytes:
         """The digest of what a client was told of the sum."""
 
-    def _check_known(self, at: int, found: Flags, known: Flags, who: str) -> None:
+    def _check_known(self, index: int, result: Flags, known: Flags, who: str) -> None:
         """Raises unless all of those that are found are known."""
-        strangers = np.flatnonzero(found & ~known)
+        strangers = np.flatnonzero(result & ~known)
         if len(strangers):
             raise ProtocolError(
-                f"{who} must be clients that this stage allows; found client {self._others(at)[strangers[0]]}"
+                f"{who} must be clients that this stage allows; found client {self._others(index)[strangers[0]]}"
             )
 
-    def _unsealed(
-        self, at: int, boxes: Mapping[int, bytes], count: int, context: Context
+    def _unseal_boxes(
+        self, index: int, boxes: Mapping[int, bytes], count: int, context: Context
     ) -> tuple[dict[int, bytes], dict[int, Elements]]:
         """Keys of those that a client hears, and what opens as sealed for it, by place among its pairs.
 
         Args:
-            at: the place of the client among those hosted.
+            index: the place of the client among those hosted.
             boxes: of those that shared, by place.
             count: elements in each.
             context: of the sum.
         """
-        found, me, others = {}, int(self.parties[at]), self._others(at)
+        result, me, others = {}, int(self.parties[index]), self._others(index)
         given = {j: (int(self.terms.clients[others[j]]), box) for j, box in boxes.items()}
-        keys = self._pairs.heard(at, self._secrets[at, SEALING].tobytes(), context, me, given)
+        keys = self._pairs.unwrap_keys(index, self._secrets[index, SEALING].tobytes(), context, me, given)
         for j, (owner, box) in given.items():
             try:
-                found[j] = self._pairs.unseal(keys.get(j), context, (owner, me), box, count)
+                result[j] = self._pairs.unseal(keys.get(j), context, (owner, me), box, count)
             except ProtocolError as error:
                 self.remark(self.now, owner, str(error))
-        return keys, found
+        return keys, result
 
     def _agree(self, which: Ids) -> Iterable[Messages]:
         """Each client tells each of the others in the sum what it was told."""
         context, clients, crypto = self._context, self.terms.clients, self._crypto
         votes = np.zeros((len(which), self._pairs.has.shape[1], crypto.vote_bytes), dtype=np.uint8)
-        for row, at in enumerate(which.tolist()):
-            digest, me, others = self._voted_for(at, context), int(self.parties[at]), self._others(at)
-            for j in np.flatnonzero(self._voters(at)).tolist():
-                votes[row, j] = self._pairs.vote(at, j, context, (me, int(clients[others[j]])), digest)
+        for row, index in enumerate(which.tolist()):
+            digest, me, others = self._voted_for(index, context), int(self.parties[index]), self._others(index)
+            for j in np.flatnonzero(self._voters(index)).tolist():
+                votes[row, j] = self._pairs.vote(index, j, context, (me, int(clients[others[j]])), digest)
         return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
 
     def _hear_votes(self, messages: Messages) -> Hear:
         """The others' votes, of which enough must be for what the client was told."""
-        k, needed, context = self._pairs.has.shape[1], self._needed, self._context
+        k, needed, context = self._pairs.has.shape[1], self._required_votes, self._context
         cast, votes = flags_of(messages, "cast", k), bytes_of(messages, "votes", k, self._crypto.vote_bytes)
 
         def hear(row: int, at: int) -> None:
@@ -333,23 +333,23 @@ class OneSumClients(OneSumMachine):
 
         return hear
 
-    def _alike(self, at: int, cast: Flags, votes: Array, context: Context) -> int:
+    def _alike(self, index: int, cast: Flags, votes: Array, context: Context) -> int:
         """How many others voted for what a client was told; any other vote is noted."""
-        digest, me, found, others = self._voted_for(at, context), int(self.parties[at]), 0, self._others(at)
+        digest, me, result, others = self._voted_for(index, context), int(self.parties[index]), 0, self._others(index)
         for j in np.flatnonzero(cast).tolist():
             voter = int(self.terms.clients[others[j]])
-            if self._pairs.is_vote(at, j, context, (voter, me), digest, votes[j].tobytes()):
-                found += 1
+            if self._pairs.is_vote(index, j, context, (voter, me), digest, votes[j].tobytes()):
+                result += 1
             else:
                 self.remark(self.now, voter, f"its vote for a roster is not what party {me} was told")
-        return found
+        return result
 
-    def _vector(self, rows: Array | Later, at: int) -> Vector:
+    def _vector(self, rows: Array | LazyArray, index: int) -> Vector:
         """How a client's vector is read when it is handed in; the rows must be those of the sum at hand."""
-        return partial(self._row, rows, int(self._row_of[at]))
+        return partial(self._row, rows, int(self._row_of[index]))
 
-    def _row(self, rows: Array | Later, place: int) -> Array:
-        if not isinstance(rows, Later):
+    def _row(self, rows: Array | LazyArray, place: int) -> Array:
+        if not isinstance(rows, LazyArray):
             return np.asarray(rows[place])
         made = rows.rows(np.array([place]))
         self.terms.check_rows(made, 1, self._crypto.modulus)
@@ -363,7 +363,7 @@ class OneSumClients(OneSumMachine):
         fields: Mapping[str, Array],
         elements: Mapping[str, Array] | None = None,
         step: Step | None = None,
-        ring: Ring | None = None,
+        ring: ModularRing | None = None,
     ) -> Messages:
         """A message of each of some hosted clients.
 
@@ -396,7 +396,7 @@ class OneSumClients(OneSumMachine):
         self._rows = arrays["rows"] if len(arrays["rows"]) else None
 
 
-class MaskedClients(OneSumClients):
+class MaskedClients(AggregationClients):
     """Clients that hand in vectors under masks, one of them shared with a receiver that does not add up."""
 
     kept: ClassVar[tuple[str, ...]] = ("receiver", "for_receiver")
@@ -407,7 +407,7 @@ class MaskedClients(OneSumClients):
         self._for_receiver = np.zeros((h, self._crypto.wrapped_bytes if self.terms.split else 0), dtype=np.uint8)
 
     @abstractmethod
-    def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
+    def _masks(self, index: int, context: Context) -> tuple[list[Mask], list[int]]:
         """The masks of a client's vector, and their signs."""
 
     def _forget_masks(self, which: Ids) -> None:
@@ -429,21 +429,21 @@ class MaskedClients(OneSumClients):
 
         return read
 
-    def _agree_with_receiver(self, at: int, public: bytes, context: Context) -> tuple[bytes, bytes]:
+    def _agree_with_receiver(self, index: int, public: bytes, context: Context) -> tuple[bytes, bytes]:
         """The key of the receiver's mask, and what the receiver needs to agree: with a vector it is sent."""
         if not public:
             return b"", b""
         to, c = {self.terms.receiver: public}, self._crypto
-        secret, me = self._secrets[at, SEALING].tobytes(), int(self.parties[at])
+        secret, me = self._secrets[index, SEALING].tobytes(), int(self.parties[index])
         check_usable(c, to)
-        shared = c.agree(secret, context, Purpose.RECEIVER_MASK, me, to, self.terms.length)
-        wrapped = c.wrapped(secret, context, Purpose.RECEIVER_MASK, me, to)
+        shared = c.agree(secret, context, KeyPurpose.RECEIVER_MASK, me, to, self.terms.length)
+        wrapped = c.wrap_keys(secret, context, KeyPurpose.RECEIVER_MASK, me, to)
         return shared[self.terms.receiver], wrapped[self.terms.receiver]
 
-    def _keep_receiver(self, at: int, shared: bytes, wrapped: bytes) -> None:
+    def _keep_receiver(self, index: int, shared: bytes, wrapped: bytes) -> None:
         if shared:
-            self._receiver[at] = np.frombuffer(shared, dtype=np.uint8)
-            self._for_receiver[at] = np.frombuffer(wrapped, dtype=np.uint8)
+            self._receiver[index] = np.frombuffer(shared, dtype=np.uint8)
+            self._for_receiver[index] = np.frombuffer(wrapped, dtype=np.uint8)
 
     def _hand_in(self, which: Ids) -> Iterable[Messages]:
         """Each client's vector, under its masks and the receiver's."""
@@ -451,28 +451,28 @@ class MaskedClients(OneSumClients):
         assert rows is not None, "see turn"
         self._used_up()
         todo = []
-        for at in which.tolist():
-            masks, signs = self._masks(at, context)
-            wrapped = {"wrapped": self._for_receiver[[at]]} if self._for_receiver.shape[1] else {}
-            todo.append((at, wrapped, self._vector(rows, at), masks, signs))
+        for index in which.tolist():
+            masks, signs = self._masks(index, context)
+            wrapped = {"wrapped": self._for_receiver[[index]]} if self._for_receiver.shape[1] else {}
+            todo.append((index, wrapped, self._vector(rows, index), masks, signs))
         self._forget(which)
         self._forget_masks(which)
         self._receiver[which] = 0
-        return self._masked(todo, self.now)
+        return self._mask_vectors(todo, self.now)
 
-    def _masked(self, todo: list[_Masked], step: Step) -> Iterator[Messages]:
+    def _mask_vectors(self, todo: list[_Masked], step: Step) -> Iterator[Messages]:
         modulus = self._crypto.ring.modulus
-        for at, fields, vector_of, masks, signs in todo:
+        for index, fields, vector_of, masks, signs in todo:
             row = vector_of()
             total = self._crypto.add_masks(as_elements(row, modulus), masks, signs)
             total.flags.writeable = False  # it has left, and recordings need no copy
             vector = np.broadcast_to(total, (*self._tapes, len(row)))[..., None, :]
-            yield self._to_server(Phase.MASKED_VECTORS, np.array([at]), fields, {"vector": vector}, step)
+            yield self._to_server(Phase.MASKED_VECTORS, np.array([index]), fields, {"vector": vector}, step)
 
-    def _receivers_mask(self, at: int) -> list[Mask]:
-        return [self._receiver[at].tobytes()] if self.terms.split else []
+    def _receivers_mask(self, index: int) -> list[Mask]:
+        return [self._receiver[index].tobytes()] if self.terms.split else []
 
 
-def stacked(rows: list[bytes]) -> Bytes:
+def stack_bytes(rows: list[bytes]) -> Bytes:
     """Bytes of one length, a row each."""
     return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), -1)

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, Purpose
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, KeyPurpose
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.typing import Array, Bytes, Flags
 
-Ends = tuple[int, int]
+PairIds = tuple[int, int]
 """Party identifiers of who says something, and of who hears it."""
 
 
@@ -66,10 +66,10 @@ class Publics:
     def restore(self, keys: Array, which: Array) -> None:
         """Goes on from arrays."""
         self._keys, self._which = [key.tobytes() for key in keys], which
-        self._number = {key: at for at, key in enumerate(self._keys)}
+        self._number = {key: index for index, key in enumerate(self._keys)}
 
 
-class Pairs:
+class PairwiseKeys:
     """The keys of some clients, each with up to k others, by place among those.
 
     Args:
@@ -109,7 +109,7 @@ class Pairs:
         """
         c, publics = self._crypto, dict(others.values())
         check_usable(c, publics)
-        keys = c.agree(secret, context, Purpose.PAIR, own, publics)
+        keys = c.agree(secret, context, KeyPurpose.PAIR, own, publics)
         for j, (name, public) in others.items():
             self.has[at, j], self._says[at, j] = True, np.frombuffer(keys[name], dtype=np.uint8)
             if c.wrapped_bytes:
@@ -117,7 +117,9 @@ class Pairs:
             else:
                 self._hears[at, j] = self._says[at, j]
 
-    def wrapped(self, at: int, secret: bytes, context: Context, own: int, names: Mapping[int, int]) -> dict[int, bytes]:
+    def wrap_keys(
+        self, at: int, secret: bytes, context: Context, own: int, names: Mapping[int, int]
+    ) -> dict[int, bytes]:
         """What goes in front of what a client seals for others, by their places.
 
         Args:
@@ -128,10 +130,10 @@ class Pairs:
             names: those of the others, by place.
         """
         publics = {name: self._publics.get(at, j) for j, name in names.items()}
-        found = self._crypto.wrapped(secret, context, Purpose.PAIR, own, publics)
-        return {j: found[name] for j, name in names.items()}
+        result = self._crypto.wrap_keys(secret, context, KeyPurpose.PAIR, own, publics)
+        return {j: result[name] for j, name in names.items()}
 
-    def seal(self, at: int, j: int, wrapped: bytes, context: Context, ends: Ends, values: Elements) -> bytes:
+    def seal(self, at: int, j: int, wrapped: bytes, context: Context, ends: PairIds, values: Elements) -> bytes:
         """Elements for one of the others alone, `box_bytes` of them.
 
         Args:
@@ -144,7 +146,7 @@ class Pairs:
         """
         return wrapped + self._crypto.seal(self._says[at, j].tobytes(), context, *ends, values)
 
-    def heard(
+    def unwrap_keys(
         self, at: int, secret: bytes, context: Context, own: int, boxes: Mapping[int, tuple[int, bytes]]
     ) -> dict[int, bytes]:
         """Keys for what a client hears, from what others wrapped for it in front of their boxes, by their places.
@@ -163,31 +165,31 @@ class Pairs:
             return {j: self._hears[at, j].tobytes() for j in boxes}
         wrapped = {j: (name, box[:size]) for j, (name, box) in boxes.items()}
         try:
-            return self._opened(at, secret, context, own, wrapped)
+            return self._unwrap(at, secret, context, own, wrapped)
         except ProtocolError:  # of one of them: the others count
-            each = (self._opened_alone(at, secret, context, own, {j: one}) for j, one in wrapped.items())
-            return {j: key for found in each for j, key in found.items()}
+            item = (self._opened_alone(at, secret, context, own, {j: one}) for j, one in wrapped.items())
+            return {j: key for result in item for j, key in result.items()}
 
     def _opened_alone(
-        self, at: int, secret: bytes, context: Context, own: int, one: Mapping[int, tuple[int, bytes]]
+        self, index: int, secret: bytes, context: Context, own: int, one: Mapping[int, tuple[int, bytes]]
     ) -> dict[int, bytes]:
         try:
-            return self._opened(at, secret, context, own, one)
+            return self._unwrap(index, secret, context, own, one)
         except ProtocolError:
             return {}
 
-    def _opened(
-        self, at: int, secret: bytes, context: Context, own: int, wrapped: Mapping[int, tuple[int, bytes]]
+    def _unwrap(
+        self, index: int, secret: bytes, context: Context, own: int, wrapped: Mapping[int, tuple[int, bytes]]
     ) -> dict[int, bytes]:
-        publics = {name: self._publics.get(at, j) for j, (name, _) in wrapped.items()}
-        keys = self._crypto.agree(secret, context, Purpose.PAIR, own, publics, 0, dict(wrapped.values()))
+        publics = {name: self._publics.get(index, j) for j, (name, _) in wrapped.items()}
+        keys = self._crypto.agree(secret, context, KeyPurpose.PAIR, own, publics, 0, dict(wrapped.values()))
         return {j: keys[name] for j, (name, _) in wrapped.items()}
 
-    def unseal(self, key: bytes | None, context: Context, ends: Ends, box: bytes, count: int) -> Elements:
+    def unseal(self, key: bytes | None, context: Context, ends: PairIds, box: bytes, count: int) -> Elements:
         """What one of the others sealed: elements [*tapes, count].
 
         Args:
-            key: as `heard` gives it; None for none.
+            key: as `unwrap_keys` gives it; None for none.
             context: of the sum.
             ends: who sealed, and for whom.
             box: as `seal` made it.
@@ -207,20 +209,20 @@ class Pairs:
         for j, key in heard.items():
             self._hears[at, j] = np.frombuffer(key, dtype=np.uint8)
 
-    def vote(self, at: int, j: int, context: Context, ends: Ends, digest: bytes) -> Bytes:
+    def vote(self, at: int, j: int, context: Context, ends: PairIds, digest: bytes) -> Bytes:
         """A client's word to one of the others: uint8 [vote_bytes]."""
         said = self._crypto.vote(self._says[at, j].tobytes(), context, *ends, digest)
         return np.frombuffer(said, dtype=np.uint8)
 
-    def is_vote(self, at: int, j: int, context: Context, ends: Ends, digest: bytes, said: bytes) -> bool:
+    def is_vote(self, at: int, j: int, context: Context, ends: PairIds, digest: bytes, said: bytes) -> bool:
         """Whether the word of one of the others is for a digest; never where there is no key to tell by."""
         key = self._hears[at, j]
         return bool(key.any()) and self._crypto.is_vote(said, key.tobytes(), context, *ends, digest)
 
     def forget(self, which: Iterable[int] | Array) -> None:
         """Forgets the keys of some clients."""
-        at = np.asarray(which)
-        self._says[at], self._hears[at] = 0, 0
+        index = np.asarray(which)
+        self._says[index], self._hears[index] = 0, 0
 
     def arrays(self) -> dict[str, Array]:
         """All of it, for a state."""

@@ -7,18 +7,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import Cryptography, Mask, Purpose
+from fgl_secure.crypto.cryptography import Cryptography, KeyPurpose, Mask
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.secagg.terms import OneSumMachine, SumPlan, bytes_of, elements_of, flags_of, laid_out
+from fgl_secure.protocols.secagg.terms import AggregationMachine, SumPlan, bytes_of, elements_of, flags_of, laid_out
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Ids
 
 PHASES: Mapping[MessageKind, None] = {Phase.KEYS: None, Phase.MASKED_SUMS: None}
 
 
-class Receiver(OneSumMachine):
+class SumReceiver(AggregationMachine):
     """The party that is entitled to the sum, where another one adds up.
 
     Args:
@@ -53,18 +53,18 @@ class Receiver(OneSumMachine):
         self._speaks = np.zeros(1, dtype=np.bool_)
 
     @property
-    def included(self) -> Ids | None:
+    def contributors(self) -> Ids | None:
         """See `SumMachine.included`."""
         return self._plan.terms.clients[self._roster] if self._roster.any() else None
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
         self._unexpected_rows(rows)
-        self._started(step)
+        self._start_step(step)
         self._clear()
         self._secret, self._speaks[:] = self._crypto.fresh(self.parties, 1, step).copy(), True
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """See `Machine.turn`: the public key, once."""
         if not self._speaks[0]:
             return ()
@@ -79,7 +79,7 @@ class Receiver(OneSumMachine):
         laid = laid_out(fields, {}, self._tapes, self._crypto.ring)
         return [Messages(Phase.KEYS, self.now, self.parties, to, laid, self._tape_axes)]
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         due = Phase.MASKED_SUMS if self._has.any() else Phase.KEYS
         self._check_head(messages, PHASES, due)
@@ -124,18 +124,18 @@ class Receiver(OneSumMachine):
             raise ProtocolError(f"a roster must name clients with keys only; found client {strangers[0]}")
         masks = self._masks(messages, np.flatnonzero(roster).tolist())
         total = self._crypto.add_masks(masked.copy(), masks, [-1] * len(masks))
-        self._sums = terms.opened(total, len(masks), ring.modulus)[..., None, :]
+        self._sums = terms.decode_total(total, len(masks), ring.modulus)[..., None, :]
         self._roster, self._step = roster.copy(), None
         self._keys, self._secret = np.zeros_like(self._keys), np.zeros_like(self._secret)
 
     def _masks(self, messages: Messages, who: list[int]) -> list[Mask]:
         """The masks that it shares with some clients, for which they have wrapped something where keys are hybrid."""
         terms, c = self._plan.terms, self._crypto
-        names, heard = {u: int(terms.clients[u]) for u in who}, {}
+        names, received = {u: int(terms.clients[u]) for u in who}, {}
         if c.wrapped_bytes:
             wrapped = bytes_of(messages, "wrapped", terms.n, c.wrapped_bytes)[0]
-            heard = {names[u]: wrapped[u].tobytes() for u in who}
+            received = {names[u]: wrapped[u].tobytes() for u in who}
         public = {names[u]: self._keys[u].tobytes() for u in who}
         context, secret = self._plan.context(self.now), self._secret.tobytes()
-        agreed = c.agree(secret, context, Purpose.RECEIVER_MASK, terms.receiver, public, terms.length, heard)
+        agreed = c.agree(secret, context, KeyPurpose.RECEIVER_MASK, terms.receiver, public, terms.length, received)
         return [agreed[names[u]] for u in who]

@@ -11,10 +11,10 @@ from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.config_fields import name_members
 from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.streams import Ring
+from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.secagg.terms import OneSum
 from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, select_hosted
+from fgl_secure.protocols.secagg.terms import AggregationTerms
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -63,7 +63,7 @@ def threshold_of(chosen: int | None, clients: int, least: int) -> int:
     return threshold
 
 
-class OneSumScheme(Scheme):
+class AggregationScheme(Scheme):
     """A scheme that serves topologies with one sum, added up by one party."""
 
     @property
@@ -91,7 +91,7 @@ class OneSumScheme(Scheme):
         """See `Scheme.refuses`."""
         return _refusal(topology)
 
-    def terms_for(self, topology: Topology, session: bytes) -> OneSum:
+    def terms_for(self, topology: Topology, session: bytes) -> AggregationTerms:
         """The terms of sums of a topology.
 
         Raises:
@@ -99,13 +99,13 @@ class OneSumScheme(Scheme):
             FieldRangeError: sums could be beyond the limit.
         """
         self.check_serves(topology)
-        terms = OneSum.of(topology, session, self.threshold_for(len(topology.senders)))
+        terms = AggregationTerms.of(topology, session, self.threshold_for(len(topology.senders)))
         terms.check_range(self.limit(terms.n), self.name, self.modulus)
         return terms
 
     @staticmethod
     def _roles(
-        terms: OneSum,
+        terms: AggregationTerms,
         hosted: Ids | None,
         server: Callable[[], SumMachine],
         clients: Callable[[Ids], SumMachine],
@@ -123,7 +123,7 @@ class OneSumScheme(Scheme):
 
 
 @dataclass(frozen=True, slots=True)
-class MaskedScheme(OneSumScheme):
+class MaskedScheme(AggregationScheme):
     """A scheme of one sum under masks.
 
     Attributes:
@@ -142,7 +142,9 @@ class MaskedScheme(OneSumScheme):
     keys: KeyAgreement = field(default_factory=KeyAgreement.best)
     precision: int | None = None
     rounding: Rounding = Rounding.FRESH
-    cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = field(default=RealCryptography, repr=False)
+    cryptography: Callable[[Draws, int, KeyAgreement, ModularRing], Cryptography] = field(
+        default=RealCryptography, repr=False
+    )
 
     reads_one_by_one: ClassVar[bool] = True
 

@@ -13,14 +13,22 @@ from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.secagg.terms import OneSum, OneSumMachine, Stage, SumPlan, bytes_of, each_row, laid_out
+from fgl_secure.protocols.secagg.terms import (
+    AggregationMachine,
+    AggregationTerms,
+    Stage,
+    SumPlan,
+    bytes_of,
+    each_row,
+    laid_out,
+)
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Bytes, Flags, Ids, Integers
 
 _OVER = -1
 
 
-class Attendance:
+class ResponseTracker:
     """Who is there.
 
     A server speaks when answers have come since it spoke last. If none have, it is silent for one turn, in which
@@ -35,7 +43,7 @@ class Attendance:
         answered: bool [n], who has answered.
     """
 
-    def __init__(self, terms: OneSum) -> None:
+    def __init__(self, terms: AggregationTerms) -> None:
         self._terms = terms
         self.stage: Stage | None = None
         self._heard, self._waited = False, False
@@ -97,9 +105,9 @@ class Attendance:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Goes on from arrays."""
-        stage, heard, waited = arrays["attendance"].tolist()
+        stage, received, waited = arrays["attendance"].tolist()
         self.stage = None if stage == _OVER else Stage(stage)
-        self._heard, self._waited = bool(heard), bool(waited)
+        self._heard, self._waited = bool(received), bool(waited)
         self.asked, self.answered = arrays["asked clients"], arrays["answered"]
 
 
@@ -107,7 +115,7 @@ Hear = Callable[[int, int], None]
 """Hears a message at a place of a batch, from a client, or raises."""
 
 
-class OneSumServer(OneSumMachine):
+class AggregationServer(AggregationMachine):
     """The party that adds up.
 
     It says something once answers have come, and goes on with those that answered: whoever has not has dropped out.
@@ -132,7 +140,7 @@ class OneSumServer(OneSumMachine):
         self._plan = plan
         self._crypto, self._tapes = cryptography, draws.batch_shape
         self._coins: Coins | None = None if draws.batch_shape else draws.coins
-        self._here = Attendance(plan.terms)
+        self._here = ResponseTracker(plan.terms)
         self._clear_common()
         self._clear()
 
@@ -147,7 +155,7 @@ class OneSumServer(OneSumMachine):
         return self._here.stage
 
     @property
-    def included(self) -> Ids | None:
+    def contributors(self) -> Ids | None:
         """See `SumMachine.included`."""
         return self.terms.clients[self._included] if self._included.any() else None
 
@@ -165,12 +173,12 @@ class OneSumServer(OneSumMachine):
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`."""
         self._unexpected_rows(rows)
-        self._started(step)
+        self._start_step(step)
         self._clear_common()
         self._clear()
         self._here.go(Stage.KEYS)
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """See `Machine.take`."""
         due = None if self.stage is None else next(phase for phase, stage in self.phases.items() if stage is self.stage)
         self._check_head(messages, self.phases, due)
@@ -188,7 +196,7 @@ class OneSumServer(OneSumMachine):
 
         each_row(self, messages, one)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """See `Machine.turn`.
 
         Raises:
@@ -258,7 +266,7 @@ class OneSumServer(OneSumMachine):
         return [self._to_clients(Phase.KEYS, asked, fields), *out]
 
     def _all_keys(self, listed: Flags) -> dict[str, Array]:
-        keys = {name: (self._keys[:, at] * listed[:, None])[None] for at, name in enumerate(self.keys)}
+        keys = {name: (self._keys[:, index] * listed[:, None])[None] for index, name in enumerate(self.keys)}
         return {"listed": listed[None], **keys, "signature": (self._signature * listed[:, None])[None]}
 
     def _hear_votes(self, messages: Messages) -> Hear:

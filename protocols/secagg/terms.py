@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.cryptography import Context
-from fgl_secure.crypto.streams import Ring
+from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.stepwise import CheckpointedMachine, check_arrays, step_bytes
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Later, Machine, MessageKind, Messages, Step
+from fgl_secure.runtime import LazyArray, Machine, MessageKind, Messages, Step
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.threads import njit
 from fgl_secure.typing import Array, Bytes, Flags, Ids, Integers
@@ -50,7 +50,7 @@ USUAL = tuple(stage for stage in Stage if stage not in (Stage.DRAW, Stage.VETO))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OneSum:
+class AggregationTerms:
     """The terms of the sums of one topology, one after another.
 
     Attributes:
@@ -79,7 +79,7 @@ class OneSum:
         object.__setattr__(self, "_places", {party: place for place, party in enumerate(self.clients.tolist())})
 
     @classmethod
-    def of(cls, topology: Topology, session: bytes, threshold: int) -> OneSum:
+    def of(cls, topology: Topology, session: bytes, threshold: int) -> AggregationTerms:
         """The terms for a topology that `refusal` has nothing against.
 
         Raises:
@@ -141,7 +141,7 @@ class OneSum:
                 f"bound must satisfy clients * bound <= {limit:,} under {name}; found {self.n:,} * {self.bound:,}"
             )
 
-    def check_rows(self, rows: NDArray[Any] | Later, count: int, modulus: int | None) -> None:
+    def check_rows(self, rows: NDArray[Any] | LazyArray, count: int, modulus: int | None) -> None:
         """Raises unless rows are vectors of so many clients; says nothing of their values.
 
         The entries of rows that are not laid out are not looked at: whoever reads one of them checks it.
@@ -151,14 +151,14 @@ class OneSum:
         """
         if rows.dtype != np.int64 or rows.shape != (count, self.length):
             raise InputError(f"rows must be int64 [{count}, {self.length}]; found {rows.dtype} {list(rows.shape)}")
-        if isinstance(rows, Later):
+        if isinstance(rows, LazyArray):
             return
         least, most = (0, (modulus or 1) - 1) if self.bound is None else (-self.bound, self.bound)
         if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
             what = f"elements, 0..{most}" if self.bound is None else f"of magnitude up to bound = {most:,}"
             raise InputError(f"rows must be {what}; at least one entry is beyond")
 
-    def opened(self, total: Integers, terms: int, modulus: int) -> Integers:
+    def decode_total(self, total: Integers, terms: int, modulus: int) -> Integers:
         """Elements [*tapes, length] as the integers that a sum of so many vectors stands for; residues without a bound.
 
         Raises:
@@ -185,17 +185,17 @@ class SumPlan(ABC):
 
     label: ClassVar[bytes]
 
-    terms: OneSum
+    terms: AggregationTerms
 
     @property
     @abstractmethod
-    def agreed(self) -> bytes:
+    def agreed_bytes(self) -> bytes:
         """What parties must agree on beside the terms."""
 
     @property
     def digest(self) -> bytes:
         """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
-        return hashlib.sha256(self.label + b"terms" + self.terms.digest + self.agreed).digest()
+        return hashlib.sha256(self.label + b"terms" + self.terms.digest + self.agreed_bytes).digest()
 
     def context(self, step: Step) -> Context:
         """What keys of one sum are bound to."""
@@ -238,13 +238,13 @@ def flags_of(messages: Messages, name: str, *shape: int) -> Flags:
     return _public(messages, name, np.dtype(np.bool_), shape)
 
 
-def elements_of(messages: Messages, name: str, ring: Ring, *shape: int) -> Integers:
+def elements_of(messages: Messages, name: str, ring: ModularRing, *shape: int) -> Integers:
     """A field of elements: int64 [*tapes, m, *shape].
 
     Raises:
         MalformedMessageError: it has another type or shape, or a value is no element.
     """
-    value = _shaped(messages, name, ring.dtype, (*shape[:-1], ring.entries(shape[-1])))
+    value = _check_field(messages, name, ring.dtype, (*shape[:-1], ring.entries(shape[-1])))
     try:
         return ring.read(value, shape[-1])
     except MalformedMessageError as error:
@@ -252,11 +252,11 @@ def elements_of(messages: Messages, name: str, ring: Ring, *shape: int) -> Integ
 
 
 def laid_out(
-    fields: Mapping[str, Array], elements: Mapping[str, Array], tapes: tuple[int, ...], ring: Ring
+    fields: Mapping[str, Array], elements: Mapping[str, Array], tapes: tuple[int, ...], ring: ModularRing
 ) -> dict[str, Array]:
     """Fields on all tapes: those that are the same on them, and elements of a ring as they travel."""
     public = {name: np.broadcast_to(value, (*tapes, *value.shape)) for name, value in fields.items()}
-    return {**public, **{name: ring.written(value) for name, value in elements.items()}}
+    return {**public, **{name: ring.write(value) for name, value in elements.items()}}
 
 
 def each_row(machine: Machine, messages: Messages, take: Callable[[int], None]) -> None:
@@ -290,11 +290,11 @@ def _remark(machine: Machine, messages: Messages, row: int, error: ProtocolError
 
 
 def _public(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    value = _shaped(messages, name, kind, shape)
+    value = _check_field(messages, name, kind, shape)
     return np.asarray(value[(0,) * messages.tape_axes])
 
 
-def _shaped(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+def _check_field(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> Array:
     value = messages[name]
     expected = (len(messages), *shape)
     if value.dtype != kind or value.shape[messages.tape_axes :] != expected:
@@ -304,7 +304,7 @@ def _shaped(messages: Messages, name: str, kind: np.dtype[Any], shape: tuple[int
     return value
 
 
-class OneSumMachine(CheckpointedMachine, ABC):
+class AggregationMachine(CheckpointedMachine, ABC):
     """A role in sums of one topology.
 
     Attributes:
@@ -320,7 +320,7 @@ class OneSumMachine(CheckpointedMachine, ABC):
 
     kept: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, parties: Ids, terms: OneSum, owner: bytes, tape_axes: int) -> None:
+    def __init__(self, parties: Ids, terms: AggregationTerms, owner: bytes, tape_axes: int) -> None:
         super().__init__(parties, terms, tape_axes, owner)
         self.terms = terms
         self._sums: Array | None = None
@@ -330,7 +330,7 @@ class OneSumMachine(CheckpointedMachine, ABC):
         """See `SumMachine.sums`."""
         return None if self._sums is None else self._sums.copy()
 
-    def _started(self, step: Step) -> None:
+    def _start_step(self, step: Step) -> None:
         """Goes to a step; see `_check_new`."""
         self._check_new(step)
         self._step, self._sums = step, None

@@ -15,7 +15,7 @@ from fgl_secure.protocols.secmp.setting import (
     Mu,
     MuDelivery,
     Points,
-    Setting,
+    SecMPSetting,
     check_elements,
     check_points,
     fetches,
@@ -32,7 +32,7 @@ ROUNDS, FETCHING, COPIES, CODES, DECODED, SUMS = "rounds of mu", "fetching", "co
 _SLOTS = ("first mu", "second mu")
 
 
-class Devices(StepwiseMachine):
+class SecMPDevices(StepwiseMachine):
     """Owners of rows and of sums.
 
     Args:
@@ -46,7 +46,7 @@ class Devices(StepwiseMachine):
     lasting: ClassVar[frozenset[str]] = frozenset({ROUNDS, *_SLOTS})
     always: ClassVar[frozenset[str]] = frozenset({FETCHING})
 
-    def __init__(self, parties: Ids, setting: Setting) -> None:
+    def __init__(self, parties: Ids, setting: SecMPSetting) -> None:
         super().__init__(parties, setting.terms)
         self._setting, self._axis = setting, len(setting.tapes)
         self._parts = {way: Hosted.of(route, parties) for way, route in setting.routes.items()}
@@ -62,7 +62,7 @@ class Devices(StepwiseMachine):
         self._start(step, rows, self._parts[step.direction].rows, self._setting.width)
         self._kept[FETCHING] = np.array([fetches(self._setting, self._kept[ROUNDS], step)])
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """Takes mu, codes or decoded sums; see `Machine.take`."""
         setting = self._setting
         self._current(messages)
@@ -80,7 +80,7 @@ class Devices(StepwiseMachine):
         else:
             raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Mu first, where it is not at hand; then codes, then sums of codes, and then the sums are there.
 
         Raises:
@@ -96,11 +96,11 @@ class Devices(StepwiseMachine):
         if after == 1:
             if self._fetching():
                 self._note_mu()
-            return self._encoded()
+            return self._send_codes()
         if after == 2:  # when codes are there
-            return self._aggregated()
+            return self._send_aggregates()
         if after > 3 and SUMS not in self._kept:  # when the silos have answered
-            self._kept[SUMS] = self._told()
+            self._kept[SUMS] = self._read_sums()
         return ()
 
     @property
@@ -167,7 +167,7 @@ class Devices(StepwiseMachine):
 
     # Codes and sums
 
-    def _encoded(self) -> Iterable[Messages]:
+    def _send_codes(self) -> Iterable[Messages]:
         part, setting = self._part, self._setting
         if not part.rows:
             return ()
@@ -176,7 +176,7 @@ class Devices(StepwiseMachine):
         codes = source_encode(setting.field, self._kept["rows"], mu, part.source, silo_of)
         return (self._say(Phase.CODES, part.leaving.senders, part.leaving.receivers, codes),)
 
-    def _aggregated(self) -> Iterable[Messages]:
+    def _send_aggregates(self) -> Iterable[Messages]:
         part = self._part
         if not len(part.target):
             return ()
@@ -184,12 +184,12 @@ class Devices(StepwiseMachine):
         if codes is None:
             width = self._kept["rows"].shape[1] if "rows" in self._kept else self._setting.width
             codes = np.zeros((*self._setting.tapes, 0, self._setting.T + 1, width), dtype=self._setting.field.dtype)
-        arrived = part.arrived(self._kept.pop(f"{CODES} at", np.empty(0, dtype=np.int64)))
+        arrived = part.received_segments(self._kept.pop(f"{CODES} at", np.empty(0, dtype=np.int64)))
         sums = target_aggregate(self._setting.field, codes, arrived, self._axis)
         due = self._answers[self.now.direction]  # a device without neighbours has nothing to decode
         return (self._say(Phase.AGGREGATE, due.receivers, due.senders, np.take(sums, part.asking, axis=self._axis)),)
 
-    def _told(self) -> Array:
+    def _read_sums(self) -> Array:
         decoded, sums = self._kept.pop(DECODED, None), self._zeros(len(self._part.groups))
         if decoded is not None:
             sums = sums[..., : decoded.shape[-1]]
@@ -201,8 +201,8 @@ class Devices(StepwiseMachine):
         return np.zeros((*self._setting.tapes, groups, width), dtype=self._setting.field.dtype)
 
     def _keep(self, name: str, due: Due, messages: Messages) -> None:
-        found, places = self._placed(due, messages)
-        self._gather(name, places, found[PAYLOAD], self._axis)
+        result, places = self._place_messages(due, messages)
+        self._gather(name, places, result[PAYLOAD], self._axis)
 
     def _say(self, phase: Phase, senders: Ids, receivers: Ids, payload: Array) -> Messages:
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: payload}, self._axis)
@@ -217,7 +217,7 @@ def _answers(way: Grouping, part: Hosted) -> Due:
 MU, REQUESTS, AGGREGATES = "mu", "requests", "aggregates"
 
 
-class Silos(StepwiseMachine):
+class SecMPSilos(StepwiseMachine):
     """Silos of the targets.
 
     Args:
@@ -231,20 +231,20 @@ class Silos(StepwiseMachine):
     lasting: ClassVar[frozenset[str]] = frozenset({ROUNDS, MU})
     always: ClassVar[frozenset[str]] = frozenset({FETCHING})
 
-    def __init__(self, parties: Ids, setting: Setting, draws: Draws, points: Points | None) -> None:
+    def __init__(self, parties: Ids, setting: SecMPSetting, draws: Draws, points: Points | None) -> None:
         super().__init__(parties, setting.terms)
         self._setting, self._axis = setting, len(setting.tapes)
         self._requests = {way: _requests(route, parties) for way, route in setting.routes.items()}
         self._aggregates = {way: _aggregates(route.way, parties) for way, route in setting.routes.items()}
         self._kept[ROUNDS] = np.full(2, NEVER)
-        self._kept[MU] = self._drawn(draws, points).rows(setting.field.dtype)
+        self._kept[MU] = self._draw_mu(draws, points).rows(setting.field.dtype)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; silos have no rows."""
         self._start(step, rows, 0, self._setting.width)
         self._kept[FETCHING] = np.array([fetches(self._setting, self._kept[ROUNDS], step)])
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         """Takes requests for mu, or sums of codes; see `Machine.take`."""
         empty = self._current(messages)[PAYLOAD].shape[self._axis + 1 :] == (0,)
         if messages.phase is Phase.PARAMETER_REQUEST and self._kept[FETCHING][0] and empty:
@@ -254,52 +254,52 @@ class Silos(StepwiseMachine):
             name, due = AGGREGATES, self._aggregates[self.now.direction]
         else:
             raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
-        found, places = self._placed(due, messages)
-        self._gather(name, places, found[PAYLOAD], self._axis)
+        result, places = self._place_messages(due, messages)
+        self._gather(name, places, result[PAYLOAD], self._axis)
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         """Mu to those who have asked, or unasked to the targets; then the decoded sums."""
         turn, by_target = self._next(), self._setting.delivery is MuDelivery.TARGET
         if self._kept[FETCHING][0] and turn == 1:
             rounds = self._kept[ROUNDS].copy()
             rounds[self._setting.slot(self.now)] = self.now.round
             self._kept[ROUNDS] = rounds
-            return self._handed(self._aggregates[self.now.direction]) if by_target else ()
+            return self._send_mu(self._aggregates[self.now.direction]) if by_target else ()
         if REQUESTS in self._kept:
             self._kept.pop(REQUESTS)
             asked, due = self._kept.pop(f"{REQUESTS} at"), self._requests[self.now.direction]
-            return self._handed(
+            return self._send_mu(
                 due if len(asked) == len(due.senders) else Due(due.senders[asked], due.receivers[asked])
             )
-        return self._decoded() if AGGREGATES in self._kept else ()
+        return self._send_decoded() if AGGREGATES in self._kept else ()
 
     @property
     def sums(self) -> None:
         """None: what silos decode is for their devices."""
 
-    def _drawn(self, draws: Draws, points: Points | None) -> Mu:
+    def _draw_mu(self, draws: Draws, points: Points | None) -> Mu:
         T, modulus = self._setting.T, self._setting.field.modulus
-        found = [
+        result = [
             distinct_elements(draws.coins, modulus, 2 * T + 2) if points is None else [*points.alphas, *points.betas]
             for _ in self.parties
         ]
-        table = np.array(found, dtype=np.int64).reshape(len(self.parties), 2 * T + 2)
+        table = np.array(result, dtype=np.int64).reshape(len(self.parties), 2 * T + 2)
         draws.note_coins("alphas and betas", self.parties, table)
         z = draws.draw("z", self.parties, modulus, (T, self._setting.width))
         return Mu(table[:, : T + 1], table[:, T + 1 :], z)
 
-    def _handed(self, to: Due) -> Iterable[Messages]:
+    def _send_mu(self, to: Due) -> Iterable[Messages]:
         """Its silo's mu to each that has asked."""
         rows = np.take(self._kept[MU], np.searchsorted(self.parties, to.receivers), axis=self._axis)
         return (self._say(Phase.PARAMETERS, to.receivers, to.senders, rows),)
 
-    def _decoded(self) -> Iterable[Messages]:
-        aggregates, at, due = (
+    def _send_decoded(self) -> Iterable[Messages]:
+        aggregates, index, due = (
             self._kept.pop(AGGREGATES),
             self._kept.pop(f"{AGGREGATES} at"),
             self._aggregates[self.now.direction],
         )
-        devices, silos = due.senders[at], due.receivers[at]
+        devices, silos = due.senders[index], due.receivers[index]
         mu = Mu.from_rows(self._kept[MU], self._setting.T)
         decoded = silo_decode(self._setting.field, aggregates, mu, np.searchsorted(self.parties, silos))
         return (self._say(Phase.DECODED, silos, devices, decoded),)

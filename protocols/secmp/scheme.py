@@ -22,9 +22,9 @@ from fgl_secure.config_fields import name_members
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, select_hosted
-from fgl_secure.protocols.secmp.machines import Devices, Silos
-from fgl_secure.protocols.secmp.setting import MuDelivery, Points, Setting
-from fgl_secure.protocols.stepwise import SumTerms, Together
+from fgl_secure.protocols.secmp.machines import SecMPDevices, SecMPSilos
+from fgl_secure.protocols.secmp.setting import MuDelivery, Points, SecMPSetting
+from fgl_secure.protocols.stepwise import CompositeMachine, SumTerms
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -123,7 +123,7 @@ class SecretMessagePassing(Scheme):
     parameters: ClassVar[tuple[str, ...]] = ("field", "T", "bound", "fraction_bits", "overflow", "delivery")
     named: ClassVar[tuple[str, ...]] = ("field", "T", "delivery")
     custodian_decodes: ClassVar[bool] = True
-    keyed: ClassVar[bool] = False
+    uses_keys: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         name_members(self)
@@ -208,14 +208,14 @@ class SecretMessagePassing(Scheme):
         self.fixed_point(topology.terms)
         g = topology.grouping
         self._check_size(len(g.source), topology.width)
-        setting = Setting.of(
+        setting = SecMPSetting.of(
             self.field, self.T, self.delivery, SumTerms(repr(self), topology, session, draws.batch_shape)
         )
         owners = select_hosted(hosted, g.owners)
         silos = select_hosted(hosted, setting.silos)
-        devices, decoders = Devices(owners, setting), Silos(silos, setting, draws, self.points)
+        devices, decoders = SecMPDevices(owners, setting), SecMPSilos(silos, setting, draws, self.points)
         if np.isin(owners, silos).any():
-            return (Together((devices, (Phase.PARAMETERS, Phase.CODES, Phase.DECODED)),
+            return (CompositeMachine((devices, (Phase.PARAMETERS, Phase.CODES, Phase.DECODED)),
                              (decoders, (Phase.PARAMETER_REQUEST, Phase.AGGREGATE))),)  # fmt: skip
         return tuple(machine for machine in (devices, decoders) if len(machine.parties))
 

@@ -119,7 +119,7 @@ class MuDelivery(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
+class SecMPSetting:
     """Parameters and routes.
 
     Attributes:
@@ -141,7 +141,7 @@ class Setting:
     shared: bool
 
     @classmethod
-    def of(cls, field: PrimeField, T: int, delivery: MuDelivery, terms: SumTerms) -> Setting:
+    def of(cls, field: PrimeField, T: int, delivery: MuDelivery, terms: SumTerms) -> SecMPSetting:
         """Works out routes and silos."""
         g = terms.topology.grouping
         routes = Route.both_ways(g)
@@ -177,7 +177,7 @@ class Setting:
         return not len(self.routes[step.direction].senders)
 
 
-def check_elements(setting: Setting, messages: Messages, *item: int | None) -> None:
+def check_elements(setting: SecMPSetting, messages: Messages, *item: int | None) -> None:
     """Raises unless every message carries field elements of a shape; shows no value.
 
     Args:
@@ -191,8 +191,8 @@ def check_elements(setting: Setting, messages: Messages, *item: int | None) -> N
     payload, field = messages[PAYLOAD], setting.field
     shape = payload.shape[len(setting.tapes) + 1 :]
     fits = len(shape) == len(item) and all(
-        1 <= found <= setting.width if wanted is None else found == wanted
-        for found, wanted in zip(shape, item, strict=True)
+        1 <= result <= setting.width if wanted is None else result == wanted
+        for result, wanted in zip(shape, item, strict=True)
     )
     if payload.dtype != field.dtype or not fits:
         wanted = [f"1..{setting.width}" if size is None else size for size in item]
@@ -204,14 +204,14 @@ def check_elements(setting: Setting, messages: Messages, *item: int | None) -> N
         raise MalformedMessageError(f"{messages.phase.label} must carry elements of the field; at least one is none")
 
 
-def check_points(setting: Setting, messages: Messages) -> None:
+def check_points(setting: SecMPSetting, messages: Messages) -> None:
     """Raises MalformedMessageError unless the points of every mu are all distinct, as interpolation needs them."""
     points = np.sort(messages[PAYLOAD][..., : setting.points], axis=-1)
     if (points[..., 1:] == points[..., :-1]).any():
         raise MalformedMessageError("interpolation points of a silo must be all distinct; at least two are not")
 
 
-def fetches(setting: Setting, rounds: Ids, step: Step) -> bool:
+def fetches(setting: SecMPSetting, rounds: Ids, step: Step) -> bool:
     """Whether mu travels in a step: once a round for each set of messages (Algorithm 1, lines 6 and 7).
 
     Args:

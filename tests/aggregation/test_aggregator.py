@@ -16,7 +16,7 @@ from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.client_round import Place
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.layout import reals_of
-from fgl_secure.aggregation.sums import Purpose
+from fgl_secure.aggregation.sums import SumKind
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, PrecisionWarning, TooFewClientsError, UnknownNameError
 from fgl_secure.protocols.plaintext import Plaintext
@@ -137,7 +137,7 @@ def test_a_round_in_which_nothing_grew_tells_nothing_but_that() -> None:
         watched = [
             value
             for batch in record.transcript.messages
-            if batch.step.part == Purpose.RANGES and batch.fields is not None
+            if batch.step.part == SumKind.RANGES and batch.fields is not None
             for value in batch.fields.values()
         ]
         assert watched
@@ -148,7 +148,7 @@ def test_a_round_in_which_nothing_grew_tells_nothing_but_that() -> None:
 def test_ranges_are_found_once_and_kept_where_nobody_watches(scheme: str) -> None:
     """The first round has a sum for the ranges, the second has none; numbers beyond them are an error until told."""
     aggregator, mappings = aggregator_of(scheme, 3, watched=False), states(3)
-    for expected in ({Purpose.RANGES, Purpose.VALUES}, {Purpose.VALUES}):
+    for expected in ({SumKind.RANGES, SumKind.VALUES}, {SumKind.VALUES}):
         aggregator.mean(mappings)
         record = aggregator.last_round
         assert record is not None
@@ -321,7 +321,7 @@ def test_the_record_counts_what_passes(scheme: str) -> None:
     record = aggregator.last_round
     assert record is not None
     assert (record.included, record.dropped) == ((0, 1, 2), (3,))
-    assert all(len(record.arrived(client)) >= 19 for client in record.included)
+    assert all(len(record.received_words(client)) >= 19 for client in record.included)
     assert record.byte_count == sum(each.bytes for each in record.traffic) >= 8 * 3 * 19
     assert record.seconds > 0
 

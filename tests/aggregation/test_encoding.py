@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.aggregation.encoding import Encoding, IntegerRule
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.encoding import IntegerRule, TensorEncoding
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.algebra import Weighing
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from tests.aggregation.trees import exact, exact_mean, leaves, plans, trees
@@ -19,13 +19,15 @@ from tests.error_codes import about
 LIMIT = 2**60
 
 
-def encoding_of(layout: Layout, bound: float = 4.0, *, limit: int = LIMIT, clients: int = 3, **more: Any) -> Encoding:
+def encoding_of(
+    layout: TensorLayout, bound: float = 4.0, *, limit: int = LIMIT, clients: int = 3, **more: Any
+) -> TensorEncoding:
     """With one bound for all floats."""
     bounds = dict.fromkeys((entry.name for entry in layout.floats), bound)
-    return Encoding.for_sums(layout, bounds, limit=limit, clients=clients, **more)
+    return TensorEncoding.for_sums(layout, bounds, limit=limit, clients=clients, **more)
 
 
-def check_mean(encoding: Encoding, mappings: list[Any], weights: list[float]) -> None:
+def check_mean(encoding: TensorEncoding, mappings: list[Any], weights: list[float]) -> None:
     """The decoded mean is within the stated error of the exact one, entry by entry."""
     total = sum(encoding.encode(m, w) for m, w in zip(mappings, weights, strict=True))
     assert isinstance(total, np.ndarray)
@@ -43,7 +45,7 @@ def test_weighted_means_of_trees_are_within_the_stated_error(data: st.DataObject
     bound = 2.0 ** data.draw(st.integers(-12, 14))
     mappings = [data.draw(trees(plan, bound)) for _ in range(3)]
     weights = [float(data.draw(st.integers(0, 1000))) for _ in range(2)] + [1.0]
-    layout, limit = Layout.of(mappings[0]), 2 ** data.draw(st.integers(34, 60))
+    layout, limit = TensorLayout.of(mappings[0]), 2 ** data.draw(st.integers(34, 60))
     encoding = encoding_of(layout, bound, limit=limit, weighing=Weighing(2000.0), integers=IntegerRule.ROUND)
     check_mean(encoding, mappings, weights)
 
@@ -52,13 +54,13 @@ def test_weighted_means_of_trees_are_within_the_stated_error(data: st.DataObject
 def test_fractional_weights_are_within_the_stated_error(data: st.DataObject, weights: list[float], bits: int) -> None:
     """Weights that are rounded to a grid add no more than is stated."""
     mappings = [data.draw(trees({"w": ((2,), "float64", False)}, 4.0)) for _ in range(3)]
-    check_mean(encoding_of(Layout.of(mappings[0]), weighing=Weighing(8.0, bits)), mappings, weights)
+    check_mean(encoding_of(TensorLayout.of(mappings[0]), weighing=Weighing(8.0, bits)), mappings, weights)
 
 
 def test_a_bound_without_the_rounding_term_is_too_small() -> None:
     """Half a unit is really lost: the error that is stated without it would be wrong."""
     mapping = {"w": np.array([2.0**-5 + 2.0**-40])}
-    encoding = encoding_of(Layout.of(mapping), clients=2, fraction_bits=4)
+    encoding = encoding_of(TensorLayout.of(mapping), clients=2, fraction_bits=4)
     total = encoding.encode(mapping) + encoding.encode(mapping)
     off, stated = abs(encoding.decode(total)["w"][0] - mapping["w"][0]), encoding.errors(total, 2)["w"]
     assert 0.9 * stated < off <= stated
@@ -69,7 +71,7 @@ def test_the_largest_numbers_of_a_type_stay_finite(dtype: str, negative: bool) -
     """A mean of the largest numbers of a float type is that number, and no infinity."""
     largest = torch.tensor([torch.finfo(getattr(torch, dtype)).max], dtype=getattr(torch, dtype))
     mapping = {"w": -largest if negative else largest}
-    encoding = encoding_of(Layout.of(mapping), float(largest.double()))
+    encoding = encoding_of(TensorLayout.of(mapping), float(largest.double()))
     mean = encoding.decode(encoding.encode(mapping) + encoding.encode(mapping))
     assert torch.isfinite(mean["w"]).all()
     assert torch.allclose(mean["w"], mapping["w"], rtol=0.01)
@@ -78,7 +80,7 @@ def test_the_largest_numbers_of_a_type_stay_finite(dtype: str, negative: bool) -
 def test_the_vector_shows_weight_only_last_and_multiplied() -> None:
     """An entry is the weight times the rounded number, and the last one is the weight."""
     mapping = {"a": np.array([0.5, -1.0]), "n": np.array(7)}
-    encoding = encoding_of(Layout.of(mapping), fraction_bits=1, weighing=Weighing(10.0))
+    encoding = encoding_of(TensorLayout.of(mapping), fraction_bits=1, weighing=Weighing(10.0))
     assert encoding.encode(mapping, 3).tolist() == [3, -6, 21, 3]
 
 
@@ -87,7 +89,7 @@ def test_numbers_that_are_none_are_named(bad: float) -> None:
     """NaN and infinity are refused under the key that they stand under."""
     mapping = {"fine": np.ones(2), "hurt": np.array([1.0, bad])}
     with pytest.raises(InputError, check=about("'hurt'")):
-        encoding_of(Layout.of(mapping)).encode(mapping)
+        encoding_of(TensorLayout.of(mapping)).encode(mapping)
 
 
 @pytest.mark.parametrize("value", [4.0000001, -5.0])
@@ -95,7 +97,7 @@ def test_overflow_is_an_error_that_names_the_key_and_not_the_number(value: float
     """A number beyond the bound is refused, and the message does not tell it."""
     mapping = {"w": np.array([value])}
     with pytest.raises(FieldRangeError, check=about("'w'")) as caught:
-        encoding_of(Layout.of(mapping)).encode(mapping)
+        encoding_of(TensorLayout.of(mapping)).encode(mapping)
     assert f"{abs(value)}" not in str(caught.value)
 
 
@@ -104,27 +106,27 @@ def test_integers_without_room_are_refused(value: int) -> None:
     """Integers that the sum could not hold are refused under their key."""
     mapping = {"n": np.array([value])}
     with pytest.raises(FieldRangeError, check=about("integers under 'n'")):
-        encoding_of(Layout.of(mapping)).encode(mapping)
+        encoding_of(TensorLayout.of(mapping)).encode(mapping)
 
 
 def test_unsigned_integers_beyond_int64_are_refused() -> None:
     """The upper half of uint64 does not wrap to negative numbers."""
     mapping = {"n": np.array([2**63], dtype=np.uint64)}
     with pytest.raises(FieldRangeError, check=about("integers under 'n'")):
-        encoding_of(Layout.of(mapping)).encode(mapping)
+        encoding_of(TensorLayout.of(mapping)).encode(mapping)
 
 
 def test_means_of_integers_follow_the_rule() -> None:
     """2 and 3 have no integer mean under EXACT, 3 under ROUND; with weights 1 and 3 the mean of 1 and 5 is 4."""
     low, high = {"n": np.array([2, -2, 7])}, {"n": np.array([3, -3, 7])}
-    strict = encoding_of(Layout.of(low), weighing=Weighing(8.0), integers=IntegerRule.EXACT)
-    loose = encoding_of(Layout.of(low), weighing=Weighing(8.0), integers=IntegerRule.ROUND)
+    strict = encoding_of(TensorLayout.of(low), weighing=Weighing(8.0), integers=IntegerRule.EXACT)
+    loose = encoding_of(TensorLayout.of(low), weighing=Weighing(8.0), integers=IntegerRule.ROUND)
     total = strict.encode(low) + strict.encode(high)
     with pytest.raises(InputError, check=about("under 'n'")):
         strict.decode(total)
     assert loose.decode(total)["n"].tolist() == [3, -2, 7]
     largest = {"n": np.array([2**61, -(2**61)])}
-    full = encoding_of(Layout.of(largest), limit=2**62, clients=2, integers=IntegerRule.ROUND)
+    full = encoding_of(TensorLayout.of(largest), limit=2**62, clients=2, integers=IntegerRule.ROUND)
     assert full.decode(2 * full.encode(largest))["n"].tolist() == [2**61, -(2**61)]  # twice the sum is beyond int64
     one, five = {"n": np.array([1, 1, 1])}, {"n": np.array([5, 5, 5])}
     assert strict.decode(strict.encode(one, 1) + strict.encode(five, 3))["n"].tolist() == [4, 4, 4]
@@ -135,7 +137,7 @@ def test_means_of_integers_follow_the_rule() -> None:
 def test_means_of_truth_values_follow_the_rule(rule: IntegerRule, weight: int, majority: bool) -> None:
     """Masks that all clients share come back; of others the mean is the majority's, unless the rule is EXACT."""
     one, other = {"m": torch.tensor([True, False])}, {"m": torch.tensor([True, True])}
-    encoding = encoding_of(Layout.of(one), weighing=Weighing(4.0), integers=rule)
+    encoding = encoding_of(TensorLayout.of(one), weighing=Weighing(4.0), integers=rule)
     assert encoding.decode(encoding.encode(one, 2) + encoding.encode(one, 3))["m"].tolist() == [True, False]
     total = encoding.encode(one, 2) + encoding.encode(other, weight)
     if rule is IntegerRule.EXACT:
@@ -167,7 +169,7 @@ def test_weights_that_break_the_rules_are_refused(weight: float, bits: int, kind
 def test_means_beyond_the_bound_are_noticed() -> None:
     """Vectors of numbers within the bound have a mean within it; the largest pass, and one unit more does not."""
     mapping = {"x": np.array([4.0, -4.0]), "n": np.array([1])}
-    encoding = encoding_of(Layout.of(mapping), weighing=Weighing(8.0))
+    encoding = encoding_of(TensorLayout.of(mapping), weighing=Weighing(8.0))
     total = encoding.encode(mapping, 3) + encoding.encode(mapping, 5)
     assert encoding.decode(total)["x"].tolist() == [4.0, -4.0]
     for place, entry in ((0, "n"), (1, "x"), (2, "x")):
@@ -181,7 +183,7 @@ def test_means_beyond_the_bound_are_noticed() -> None:
 def test_weights_that_are_all_zero_have_no_mean() -> None:
     """A sum of weights of 0 is an error and no division by zero; one below 0 never happens among honest clients."""
     mapping = {"w": np.ones(1)}
-    encoding = encoding_of(Layout.of(mapping))
+    encoding = encoding_of(TensorLayout.of(mapping))
     with pytest.raises(InputError, check=about("weights")):
         encoding.decode(encoding.encode(mapping, 0))
     with pytest.raises(ProtocolError):
@@ -192,7 +194,7 @@ def test_weights_that_are_all_zero_have_no_mean() -> None:
 
 def test_room_is_checked_before_anything_is_sent() -> None:
     """Limits, bounds and precision that do not go together are refused with the figures."""
-    layout = Layout.of({"w": np.ones(1)})
+    layout = TensorLayout.of({"w": np.ones(1)})
     with pytest.raises(FieldRangeError, check=about("clients * weight_bound * 2^weight_fraction_bits")):
         encoding_of(layout, limit=100)
     with pytest.raises(FieldRangeError, check=about("bound * 2^fraction_bits")):
@@ -210,7 +212,7 @@ def test_room_is_checked_before_anything_is_sent() -> None:
 def test_sums_of_the_largest_entries_stay_within_the_limit(bound: float, bits: int) -> None:
     """Clients times the stated bound of an entry never exceed the limit, and an entry at the bound is within it."""
     mapping = {"w": np.array([bound, -bound])}
-    encoding = encoding_of(Layout.of(mapping), bound, limit=2**bits, weighing=Weighing(1.0))
+    encoding = encoding_of(TensorLayout.of(mapping), bound, limit=2**bits, weighing=Weighing(1.0))
     assert 3 * encoding.bound <= 2**bits
     assert int(np.abs(encoding.encode(mapping)).max()) <= encoding.bound
     assert encoding.bound > 2 ** (bits - 4)  # and the room is used
@@ -219,7 +221,7 @@ def test_sums_of_the_largest_entries_stay_within_the_limit(bound: float, bits: i
 def test_error_before_the_sum_covers_error_after_it() -> None:
     """What is stated in advance is at least what is stated once the sum is known."""
     mapping = {"w": np.ones(3, np.float32), "n": np.ones(1, np.int64)}
-    encoding = encoding_of(Layout.of(mapping), integers=IntegerRule.EXACT)
+    encoding = encoding_of(TensorLayout.of(mapping), integers=IntegerRule.EXACT)
     after = encoding.errors(encoding.encode(mapping), 1)
     assert after["n"] == encoding.error["n"] == 0
     assert 0 < after["w"] <= encoding.error["w"]

@@ -9,7 +9,7 @@ import pytest
 
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.client_round import ClientRound
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError
@@ -37,7 +37,7 @@ def aggregator(scheme: str, seed: int) -> SecureAggregator:
 
 def parties(scheme: str, seed: int) -> tuple[ServerRound, list[ClientRound]]:
     """A server and clients that have what they add."""
-    server = aggregator(scheme, seed).server_round(Layout.of(MAPPING))
+    server = aggregator(scheme, seed).server_round(TensorLayout.of(MAPPING))
     clients = [aggregator(scheme, seed + 1 + i).client_round(i, server.session, server.number) for i in range(CLIENTS)]
     for client in clients:
         client.provide(MAPPING)
@@ -49,7 +49,7 @@ def rounds(scheme: str, random: Random) -> Iterator[tuple[ServerRound, ClientRou
     while True:
         server, clients = parties(scheme, random.randrange(2**30))
         try:
-            while not server.done:
+            while not server.is_done:
                 for index, message in server.requests().items():
                     yield server, clients[index], index, message
                 server.advance()

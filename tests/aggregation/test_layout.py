@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.errors import InputError, MalformedMessageError
 from tests.aggregation.trees import exact, leaves, plans, trees
 from tests.error_codes import about
@@ -23,8 +23,8 @@ MODEL: dict[str, Any] = {
 def test_flattening_and_back_is_the_same_tree(data: st.DataObject, plan: Any) -> None:
     """A tree comes back from its vector, and from its packed numbers, with equal entries, types, kinds and nesting."""
     tree = data.draw(trees(plan, 4.0))
-    layout = Layout.of(tree)
-    for back in (layout.unflatten(layout.flatten(tree)), layout.unpacked(layout.packed(tree))):
+    layout = TensorLayout.of(tree)
+    for back in (layout.unflatten(layout.flatten(tree)), layout.unpack(layout.pack(tree))):
         assert list(dict(leaves(back))) == list(dict(leaves(tree)))
         for (_, a), (_, b) in zip(leaves(tree), leaves(back), strict=True):
             assert (type(a), a.dtype, tuple(a.shape)) == (type(b), b.dtype, tuple(b.shape))
@@ -35,8 +35,8 @@ def test_flattening_and_back_is_the_same_tree(data: st.DataObject, plan: Any) ->
 def test_layouts_survive_the_wire(plan: Any) -> None:
     """A layout that is written and read is equal, and so is its digest."""
     tree = {key: np.zeros(2) if not isinstance(part, dict) else {"x": torch.zeros(1)} for key, part in plan.items()}
-    layout = Layout.of(tree)
-    read = Layout.from_bytes(layout.to_bytes())
+    layout = TensorLayout.of(tree)
+    read = TensorLayout.from_bytes(layout.to_bytes())
     assert (read, read.order, read.digest) == (layout, layout.order, layout.digest)
 
 
@@ -45,8 +45,12 @@ def test_order_of_keys_kind_and_memory_do_not_matter() -> None:
     weight = torch.arange(6.0).reshape(2, 3)
     one = {"a": weight, "b": torch.ones(())}
     other = {"b": np.float32(1), "a": np.asfortranarray(weight.numpy())}
-    assert Layout.of(one) == Layout.of(other)
-    assert Layout.of(one).flatten(one).tolist() == Layout.of(one).flatten(other).tolist() == [0, 1, 2, 3, 4, 5, 1]
+    assert TensorLayout.of(one) == TensorLayout.of(other)
+    assert (
+        TensorLayout.of(one).flatten(one).tolist()
+        == TensorLayout.of(one).flatten(other).tolist()
+        == [0, 1, 2, 3, 4, 5, 1]
+    )
 
 
 class Pair(NamedTuple):
@@ -67,16 +71,16 @@ class Pair(NamedTuple):
 )
 def test_lists_tuples_and_nothing_come_back_as_they_were(tree: Any) -> None:
     """Numbers go through a vector and back into lists, tuples with and without names, mappings, and None."""
-    layout = Layout.of(tree)
+    layout = TensorLayout.of(tree)
     back = layout.unflatten(layout.flatten(tree))
     assert repr(back) == repr(tree)
-    assert Layout.from_bytes(layout.to_bytes()) == layout
+    assert TensorLayout.from_bytes(layout.to_bytes()) == layout
 
 
 def test_a_client_without_a_tensor_that_others_have_is_named() -> None:
     """None at one client and a tensor at another have no mean."""
     with pytest.raises(InputError, check=about("client 1")):
-        Layout.of([torch.ones(1), torch.ones(1)]).check([torch.ones(1), None], "client 1")
+        TensorLayout.of([torch.ones(1), torch.ones(1)]).check([torch.ones(1), None], "client 1")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_a_client_without_a_tensor_that_others_have_is_named() -> None:
 def test_what_differs_is_named(change: dict[str, Any], message: str) -> None:
     """A mapping of another layout is refused with the key, and with both values where there are two."""
     with pytest.raises(InputError, check=about(message)):
-        Layout.of(MODEL).check({**MODEL, **change}, "client 2")
+        TensorLayout.of(MODEL).check({**MODEL, **change}, "client 2")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def test_what_differs_is_named(change: dict[str, Any], message: str) -> None:
 def test_what_cannot_be_averaged_is_refused(mapping: Any, message: str) -> None:
     """Nothing, things that are no arrays, types without a mean, and names that meet are refused."""
     with pytest.raises(InputError, check=about(message)):
-        Layout.of(mapping)
+        TensorLayout.of(mapping)
 
 
 @pytest.mark.parametrize(
@@ -131,21 +135,21 @@ def test_what_cannot_be_averaged_is_refused(mapping: Any, message: str) -> None:
 def test_what_is_no_layout_is_refused(data: bytes) -> None:
     """Bytes that describe no mapping are malformed, whatever they hold."""
     with pytest.raises(MalformedMessageError):
-        Layout.from_bytes(data)
+        TensorLayout.from_bytes(data)
 
 
 def test_packed_numbers_of_another_size_are_refused() -> None:
     """Numbers that are cut are malformed."""
-    layout = Layout.of(MODEL)
+    layout = TensorLayout.of(MODEL)
     with pytest.raises(MalformedMessageError, check=about("numbers")):
-        layout.unpacked(dict(list(layout.packed(MODEL).items())[:-1]))
+        layout.unpack(dict(list(layout.pack(MODEL).items())[:-1]))
 
 
 def test_arrays_are_checked_once_and_again_under_another_layout() -> None:
     """Arrays of an equal layout come back as they are; those of another one are looked at like any mapping."""
     mapping = {"a": {"b": np.ones(2)}, "c": np.ones(3)}
-    arrays = Layout.of(mapping).arrays(mapping)
-    assert Layout.of(mapping).arrays(arrays) is arrays
-    assert hash(Layout.of(mapping)) == hash(Layout.of({"c": torch.ones(3), "a": {"b": np.ones(2)}}))
+    arrays = TensorLayout.of(mapping).arrays(mapping)
+    assert TensorLayout.of(mapping).arrays(arrays) is arrays
+    assert hash(TensorLayout.of(mapping)) == hash(TensorLayout.of({"c": torch.ones(3), "a": {"b": np.ones(2)}}))
     with pytest.raises(InputError, check=about("shape of 'c'")):
-        Layout.of({**mapping, "c": np.ones(4)}).arrays(arrays)
+        TensorLayout.of({**mapping, "c": np.ones(4)}).arrays(arrays)

@@ -14,12 +14,12 @@ import pytest
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits
 from fgl_secure.aggregation.client_round import ClientRound, Place
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.sums import Opening, Purpose, Request
+from fgl_secure.aggregation.sums import Opening, SumKind, SumRequest
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError
-from fgl_secure.runtime.packing import packed, unpacked
+from fgl_secure.runtime.packing import pack, unpack
 from fgl_secure.schemes import server_scheme
 from tests.error_codes import about
 
@@ -44,8 +44,8 @@ def rows(*paths: list[str], shape: tuple[int, ...] = (1,)) -> bytes:
 
 def request(layout: bytes, bounds: bytes = b"", batches: tuple[bytes, ...] = ()) -> bytes:
     """The first request of a sum, as a server of any kind may write it."""
-    head = struct.pack(">16sIB", bytes(16), 0, Purpose.VALUES)
-    return packed([head, packed([layout, bounds, b""]), packed(batches)])
+    head = struct.pack(">16sIB", bytes(16), 0, SumKind.VALUES)
+    return pack([head, pack([layout, bounds, b""]), pack(batches)])
 
 
 @pytest.mark.parametrize(
@@ -66,39 +66,39 @@ def test_layouts_beyond_a_limit_are_refused_for_little(layout: bytes, message: s
     """A layout that is too deep, long or large is refused with the limit, in a small multiple of its own size."""
     asked = request(layout)
     with at_most(40 * len(layout) + 2 * MIB), pytest.raises(MalformedMessageError, check=about(message)):
-        Request.from_bytes(asked)
+        SumRequest.from_bytes(asked)
 
 
 def test_nested_names_take_no_more_than_they_are_long() -> None:
     """Without a limit on depth, a path of 24,000 keys costs its length, and not the square of it."""
     deep = Limits(depth=10**6, path_bytes=10**6)
     with at_most(16 * MIB):
-        assert Layout.from_bytes(rows(["a"] * 24_000), deep).size == 1
+        assert TensorLayout.from_bytes(rows(["a"] * 24_000), deep).size == 1
     for below in (["a"] * 24_000 + ["b"], ["a"]):
         with pytest.raises(MalformedMessageError, check=about("layout")):
-            Layout.from_bytes(rows(["a"] * 24_000, below), deep)
+            TensorLayout.from_bytes(rows(["a"] * 24_000, below), deep)
 
 
 def test_ranges_and_batches_have_limits() -> None:
     """Bounds by name that are too long, more batches than a request has, and a message that is too long."""
     layout = rows(["a"])
     with pytest.raises(MalformedMessageError, check=about("layout")):
-        Request.from_bytes(request(layout, b"[" * 3_000_000))
+        SumRequest.from_bytes(request(layout, b"[" * 3_000_000))
     many = request(layout, batches=(b"",) * 100_000)
     with at_most(4 * MIB), pytest.raises(MalformedMessageError, check=about("message")):
-        Request.from_bytes(many)
+        SumRequest.from_bytes(many)
     with pytest.raises(MalformedMessageError, check=about("message")):
-        Request.from_bytes(request(layout), Limits(message_bytes=10))
+        SumRequest.from_bytes(request(layout), Limits(message_bytes=10))
 
 
 def test_strings_are_counted_before_they_are_made() -> None:
     """A message of empty strings is refused at the first that is too many."""
-    assert unpacked(packed([b"x", b"y"]), most=2) == [b"x", b"y"]
+    assert unpack(pack([b"x", b"y"]), most=2) == [b"x", b"y"]
     many = bytes(8 * 500_000)
     with at_most(MIB), pytest.raises(MalformedMessageError, check=about("message")):
-        unpacked(many, most=3)
+        unpack(many, most=3)
     with at_most(MIB), pytest.raises(MalformedMessageError, check=about("message")):
-        unpacked(many, 3)
+        unpack(many, 3)
 
 
 @pytest.mark.parametrize("scheme", ["pairwise-masking", "pairwise-masking[degree=65534]", "lightsecagg", "plaintext"])
@@ -118,13 +118,13 @@ def test_the_most_clients_are_affordable(degree: int | None) -> None:
     rules, mapping = Rules(scheme, DEFAULT_LIMITS.clients, bound=8.0), {"a": np.zeros(3, np.float32)}
     client = ClientRound(rules, Place(bytes(16), 0, 0), SimulationCoins(0))
     client.provide(mapping)
-    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(Layout.of(mapping)))
+    opening = SumRequest(bytes(16), 0, SumKind.VALUES, Opening(TensorLayout.of(mapping)))
     with at_most(256 * MIB):
         client.reply(opening.to_bytes())
         part: Any = client._part
         circles = part.machine._plan.circles(part.machine.now)
-    assert circles.all.shape == (2_048, circles.near.shape[1] + 1)
-    assert degree in (None, circles.near.shape[1])
+    assert circles.closed_neighbours.shape == (2_048, circles.neighbours.shape[1] + 1)
+    assert degree in (None, circles.neighbours.shape[1])
 
 
 def test_a_party_has_limits_of_its_own() -> None:
@@ -132,7 +132,7 @@ def test_a_party_has_limits_of_its_own() -> None:
     mapping = {"a": {"b": np.zeros(3, np.float32)}}
     pinned = SecureAggregator.for_clients(3, "plaintext", bound=1.0, limits=Limits(depth=1, message_bytes=400))
     other = SecureAggregator.for_clients(3, "plaintext", bound=1.0)
-    server = other.server_round(Layout.of(mapping))
+    server = other.server_round(TensorLayout.of(mapping))
     asked = server.requests()[0]
     for aggregator, refused in ((pinned, True), (other, False)):
         client = aggregator.client_round(0, server.session, server.number)
@@ -143,7 +143,7 @@ def test_a_party_has_limits_of_its_own() -> None:
         else:
             answer = client.reply(asked)
     with pytest.raises(MalformedMessageError, check=about("message")):
-        pinned.server_round(Layout.of(mapping)).receive(0, answer + bytes(400))
+        pinned.server_round(TensorLayout.of(mapping)).receive(0, answer + bytes(400))
     with pytest.raises(InputError, check=about("clients")):
         SecureAggregator.for_clients(3, limits=Limits(clients=2))
     assert SecureAggregator.for_clients(3_000, "plaintext").rules.clients == 3_000

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.errors import PrecisionWarning
 
 CLIENTS = 5
@@ -39,7 +39,7 @@ def in_one_process(mappings: Sequence[Any], **settings: Any) -> Any:
 
 def in_processes(mappings: Sequence[Any], **settings: Any) -> tuple[list[str], list[str]]:
     """What the server and what the clients are warned of, each a party of its own."""
-    server = SecureAggregator.for_clients(CLIENTS, **settings).server_round(Layout.of(mappings[0]))
+    server = SecureAggregator.for_clients(CLIENTS, **settings).server_round(TensorLayout.of(mappings[0]))
     clients = [
         SecureAggregator.for_clients(CLIENTS, **settings).client_round(index, server.session, server.number)
         for index in range(CLIENTS)
@@ -48,7 +48,7 @@ def in_processes(mappings: Sequence[Any], **settings: Any) -> tuple[list[str], l
         warnings.simplefilter("always")
         for client, mapping in zip(clients, mappings, strict=True):
             client.provide(mapping)
-        while not server.done:
+        while not server.is_done:
             for index, message in server.requests().items():
                 server.receive(index, clients[index].reply(message))
             server.advance()

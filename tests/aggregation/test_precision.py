@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.encoding import KeptErrors, RoundedEncoding
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.encoding import RoundedEncoding, RoundingErrors
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.rules import RangeCircumstance
 from fgl_secure.aggregation.sums import Opening
@@ -113,7 +113,7 @@ def test_errors_that_are_fed_back_do_not_add_up(monkeypatch: pytest.MonkeyPatch)
     """After 30 rounds the sum of all means is off by one round's error; without feedback it grows as a random walk."""
     assert off_after(30, True) < 0.4
     assert off_after(30, False) > 0.9
-    monkeypatch.setattr(KeptErrors, "settle", lambda _: None)
+    monkeypatch.setattr(RoundingErrors, "settle", lambda _: None)
     assert off_after(30, True) > 0.9
 
 
@@ -126,13 +126,13 @@ def test_errors_of_who_drops_out_wait() -> None:
     aggregator.mean(mappings, dropped={1})
     after = {client: kept.errors for client, kept in aggregator._kept.items()}
     assert [bool((before[client] == after[client]).all()) for client in range(3)] == [False, True, False]
-    assert not KeptErrors(aggregator._kept[0].of, after[0]).added(Layout.of({"v": np.ones(2)})).any()
+    assert not RoundingErrors(aggregator._kept[0].of, after[0]).errors_for(TensorLayout.of({"v": np.ones(2)})).any()
 
 
 def vector_of(coins: Coins, seeded: bool = False) -> NDArray[np.int64]:
     """What a client hands in, before it is masked."""
     rules = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules
-    code = rules.code(Opening(Layout.of({"w": np.ones(1)})), SimulationCoins(0) if seeded else coins)
+    code = rules.code(Opening(TensorLayout.of({"w": np.ones(1)})), SimulationCoins(0) if seeded else coins)
     assert isinstance(code, RoundedEncoding)
     return np.concatenate([code.encode({"w": np.array([value / 100])})[:1] for value in range(-100, 100)])
 
@@ -152,7 +152,7 @@ def test_reports_read_masked_vectors() -> None:
     record = aggregator.last_round
     assert record is not None
     for client in record.included:
-        words = record.arrived(client)
+        words = record.received_words(client)
         assert record.ring is not None
         assert len(words) == record.width
         assert int(words.max()) < record.ring.modulus
@@ -165,11 +165,11 @@ def in_processes(mappings: list[dict[str, Any]], rounds: int, **more: Any) -> tu
     mine = [SecureAggregator.for_clients(len(mappings), **rules) for _ in mappings]
     means = []
     for _ in range(rounds):
-        server = hub.server_round(Layout.of(mappings[0]))
+        server = hub.server_round(TensorLayout.of(mappings[0]))
         clients = [each.client_round(i, server.session, server.number) for i, each in enumerate(mine)]
         for client, mapping in zip(clients, mappings, strict=True):
             client.provide(mapping)
-        while not server.done:
+        while not server.is_done:
             for index, message in server.requests().items():
                 server.receive(index, clients[index].reply(message))
                 clients[index] = mine[index].restored_client(clients[index].state())
@@ -188,22 +188,22 @@ def test_clients_in_processes_of_their_own_keep_their_errors() -> None:
         kept = aggregator._kept[index]
         assert kept.errors.any()
         assert "errors" not in repr(kept)
-    again = KeptErrors.from_arrays(mine[0]._kept[0].arrays)
+    again = RoundingErrors.from_arrays(mine[0]._kept[0].arrays)
     assert (again.errors == mine[0]._kept[0].errors).all()
     with pytest.raises(MalformedMessageError, check=about("kept errors")):
-        KeptErrors.from_arrays({"now": np.zeros(1)})
+        RoundingErrors.from_arrays({"now": np.zeros(1)})
 
 
 def test_parties_of_other_precisions_have_no_sum() -> None:
     """How numbers are written is part of what keys are bound to."""
-    server = SecureAggregator.for_clients(3, precision=8, bound=1.0).server_round(Layout.of(ONES))
+    server = SecureAggregator.for_clients(3, precision=8, bound=1.0).server_round(TensorLayout.of(ONES))
     clients = []
     for index, precision in enumerate((8, 8, 16)):
         own = SecureAggregator.for_clients(3, precision=precision, bound=1.0)
         clients.append(own.client_round(index, server.session, server.number))
         clients[-1].provide(ONES)
     with pytest.raises(ProtocolError):  # noqa: PT012  # which of them notices it first does not matter
-        while not server.done:
+        while not server.is_done:
             for index, message in server.requests().items():
                 server.receive(index, clients[index].reply(message))
             server.advance()
@@ -241,7 +241,7 @@ def test_claims_say_what_ranges_and_kept_errors_tell() -> None:
 
 def test_coins_are_wanted_where_numbers_are_rounded() -> None:
     """What is only decoded has none."""
-    code = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules.code(Opening(Layout.of(ONES)))
+    code = SecureAggregator.for_clients(3, bound=1.0, precision=8).rules.code(Opening(TensorLayout.of(ONES)))
     with pytest.raises(InputError, check=about("coins")):
         code.encode(ONES)
     assert RoundedEncoding is type(code)

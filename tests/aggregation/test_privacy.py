@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.privacy import DistributedNoise, NoiseKind, NoisyEncoding
 from fgl_secure.aggregation.rules import Code
 from fgl_secure.coins import Coins, SimulationCoins
@@ -21,7 +21,7 @@ from tests.error_codes import about
 
 WIDTH, CLIENTS, THRESHOLD = 2000, 5, 3
 MAPPING = {"w": torch.zeros(WIDTH)}
-LAYOUT = Layout.of(MAPPING)
+LAYOUT = TensorLayout.of(MAPPING)
 EVERY_KIND = pytest.mark.parametrize("kind", list(NoiseKind))
 
 
@@ -150,16 +150,16 @@ def test_noise_is_fresh_for_every_client_and_round() -> None:
 def test_the_budget_is_counted_and_kept() -> None:
     """Every round spends, the sum is within the target, and a round beyond it is refused before anything is sent."""
     aggregator = aggregator_of(noise_of(rounds=2))
-    spent = [aggregator.spent]
+    spent = [aggregator.spent_epsilon]
     for _ in range(2):
         aggregator.mean([MAPPING] * CLIENTS, dropped={4})
-        spent.append(aggregator.spent)
+        spent.append(aggregator.spent_epsilon)
     assert spent[0] == 0.0
     assert 0.0 < spent[1] < spent[2] <= 2.0  # type: ignore[operator]  # none of them is None under privacy
     with pytest.raises(BudgetExhaustedError, check=about("releases")):
         aggregator.mean([MAPPING] * CLIENTS)
-    assert (aggregator.spent, aggregator.spent_rounds) == (spent[2], 2)
-    assert SecureAggregator.for_clients(3, "plaintext").spent is None
+    assert (aggregator.spent_epsilon, aggregator.spent_rounds) == (spent[2], 2)
+    assert SecureAggregator.for_clients(3, "plaintext").spent_epsilon is None
 
 
 def test_clients_keep_budgets_of_their_own() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation import sums
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.sums import HEADROOM_BITS, STEP, ZERO_BOUND, RangeLevels
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import SimulationCoins, TapeCoins
@@ -23,7 +23,7 @@ HEADROOM = 2.0**HEADROOM_BITS
 
 
 def found(mappings: Sequence[dict[str, Any]], modulus: int = MERSENNE_61) -> dict[str, float]:
-    levels, coins = RangeLevels(Layout.of(mappings[0]), modulus), SimulationCoins(1)
+    levels, coins = RangeLevels(TensorLayout.of(mappings[0]), modulus), SimulationCoins(1)
     total = sum(levels.encode(mapping, coins).astype(object) for mapping in mappings) % modulus
     assert isinstance(total, np.ndarray)
     return levels.bounds(total.astype(np.int64))
@@ -52,7 +52,7 @@ def test_the_extremes_of_every_type_have_a_range(dtype: torch.dtype) -> None:
 def test_a_level_above_one_that_nobody_reaches_is_noticed() -> None:
     """Who reaches a level reaches all below it, so that a gap is no maximum: a broken vector, which is refused."""
     mapping = {"w": np.array([1.0, 3.0])}
-    levels = RangeLevels(Layout.of(mapping), MERSENNE_61)
+    levels = RangeLevels(TensorLayout.of(mapping), MERSENNE_61)
     total = levels.encode(mapping, SimulationCoins(1))
     assert levels.bounds(total)["w"] == 4 * HEADROOM
     total[-1] = 7
@@ -63,14 +63,14 @@ def test_a_level_above_one_that_nobody_reaches_is_noticed() -> None:
 def test_a_range_that_was_outgrown_leaves_twice_the_headroom() -> None:
     """What has outgrown its range gets twice as many bits to grow by; a range that nobody has outgrown stays."""
     mapping = {"u": np.array([1.0]), "w": np.array([100.0])}
-    levels = RangeLevels(Layout.of(mapping), MERSENNE_61, {"u": 16.0, "w": 64.0})
+    levels = RangeLevels(TensorLayout.of(mapping), MERSENNE_61, {"u": 16.0, "w": 64.0})
     assert levels.outgrown(mapping)
     assert levels.bounds(levels.encode(mapping, SimulationCoins(1))) == {"u": 16.0, "w": 256 * HEADROOM**2}
 
 
 def test_integers_take_no_levels() -> None:
     """Only floats have levels; a mapping of integers needs no sum."""
-    assert RangeLevels(Layout.of({"n": np.ones(3, int), "m": np.ones(1, bool)}), 11).length == 0
+    assert RangeLevels(TensorLayout.of({"n": np.ones(3, int), "m": np.ones(1, bool)}), 11).length == 0
 
 
 def few_levels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_the_sum_depends_on_the_maximum_alone(monkeypatch: pytest.MonkeyPatch, m
     one, other, both = (
         [{"w": np.array([a], float)}, {"w": np.array([b], float)}] for a, b in ((3, 0.1), (0, 3), (2, 4))
     )
-    levels = RangeLevels(Layout.of(one[0]), modulus)
+    levels = RangeLevels(TensorLayout.of(one[0]), modulus)
     counted = [views(levels, case, TapeCoins(modulus, 4)) for case in (one, other, both)]
     assert counted[0] == counted[1] == counted[2]
     lower = views(levels, [_float({"w": np.array([v])}) for v in (0.5, 0)], TapeCoins(modulus, 4))
@@ -108,7 +108,7 @@ def test_a_one_instead_of_a_random_element_is_told_apart(monkeypatch: pytest.Mon
         return np.broadcast_to(np.abs(mapping["w"]).max() > np.array([0.0, 1.0]), drawn.shape).astype(np.int64)
 
     monkeypatch.setattr(RangeLevels, "encode", marked)
-    levels = RangeLevels(Layout.of(_float({"w": np.array([3])})), modulus)
+    levels = RangeLevels(TensorLayout.of(_float({"w": np.array([3])})), modulus)
     one, both = ([_float({"w": np.array([v])}) for v in case] for case in ((3, 0), (3, 3)))
     assert views(levels, one, TapeCoins(modulus, 4)) != views(levels, both, TapeCoins(modulus, 4))
 
@@ -119,7 +119,7 @@ def test_what_has_no_range_is_refused() -> None:
         with pytest.raises(kind, check=about("numbers under 'w'")):
             found([{"w": np.array([bad])}] * 2)
     with pytest.raises(InputError, check=about("total")):
-        RangeLevels(Layout.of({"w": np.ones(1)}), 11).bounds(np.zeros(3, np.int64))
+        RangeLevels(TensorLayout.of({"w": np.ones(1)}), 11).bounds(np.zeros(3, np.int64))
 
 
 def _float(mapping: dict[str, Any]) -> dict[str, Any]:

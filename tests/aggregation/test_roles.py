@@ -11,9 +11,9 @@ import torch
 
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.client_round import ClientRound
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.server_round import OPENING, ServerRound
-from fgl_secure.aggregation.sums import Opening, Purpose, Request
+from fgl_secure.aggregation.sums import Opening, SumKind, SumRequest
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.identity import Identities, Identity
@@ -32,15 +32,15 @@ def aggregator_of(scheme: str, seed: int, **more: Any) -> SecureAggregator:
 
 def parties(scheme: str) -> tuple[ServerRound, dict[int, ClientRound]]:
     """A server and clients that share nothing but rules, session and number."""
-    server = aggregator_of(scheme, 100).server_round(Layout.of(MAPPINGS[0]))
+    server = aggregator_of(scheme, 100).server_round(TensorLayout.of(MAPPINGS[0]))
     clients = {i: aggregator_of(scheme, i).client_round(i, server.session, server.number) for i in range(CLIENTS)}
     return server, clients
 
 
 def steps(server: ServerRound) -> Iterator[str]:
     """What the server asks for, each ended when the caller asks for the next."""
-    while not server.done:
-        yield server.asked
+    while not server.is_done:
+        yield server.request_kind
         server.advance()
 
 
@@ -53,13 +53,13 @@ def test_processes_that_share_rules_alone_get_the_mean(scheme: str) -> None:
     server, clients = parties(scheme)
     for asked in steps(server):
         for index, message in server.requests().items():
-            if asked == OPENING and not clients[index].provided:
+            if asked == OPENING and not clients[index].has_contribution:
                 clients[index].provide(MAPPINGS[index], index + 1)
             server.receive(index, clients[index].reply(message))
             clients[index] = aggregator_of(scheme, 50 + index).restored_client(clients[index].state())
     assert torch.allclose(server.result["w"], torch.full((3,), 2.0))
     assert server.result["n"].tolist() == [2]
-    assert server.included == tuple(range(CLIENTS))
+    assert server.contributors == tuple(range(CLIENTS))
 
 
 @pytest.mark.parametrize("scheme", sorted(names("server")))
@@ -75,7 +75,7 @@ def test_a_client_that_fails_leaves_the_round_unharmed(scheme: str) -> None:
                 continue
             with pytest.raises(InputError, check=about("'w'")):
                 clients[index].reply(message)
-    assert server.included == (0, 1, 3)
+    assert server.contributors == (0, 1, 3)
     assert torch.allclose(server.result["w"], torch.full((3,), 4 / 3))
 
 
@@ -117,20 +117,20 @@ def test_a_client_takes_part_in_a_round_once() -> None:
     with pytest.raises(InputError, check=about("index")):
         aggregator.client_round(4, bytes(16), 0)
     with pytest.raises(InputError, check=about("session")):
-        aggregator.rules.session(b"short", Opening(Layout.of(MAPPINGS[0]), {"w": 1.0}))
+        aggregator.rules.session(b"short", Opening(TensorLayout.of(MAPPINGS[0]), {"w": 1.0}))
     for number in (-1, 2**32):
         with pytest.raises(InputError, check=about("number of a round")):
-            aggregator.rules.step(Purpose.VALUES, number)
+            aggregator.rules.step(SumKind.VALUES, number)
 
 
 def test_messages_of_another_session_round_or_sum_are_stale() -> None:
     """What belongs elsewhere is refused, and the client answers the right request afterwards."""
     server, clients = parties("pairwise-masking")
-    elsewhere = aggregator_of("pairwise-masking", 999).server_round(Layout.of(MAPPINGS[0]))
+    elsewhere = aggregator_of("pairwise-masking", 999).server_round(TensorLayout.of(MAPPINGS[0]))
     later = aggregator_of("pairwise-masking", 100)
-    later.server_round(Layout.of(MAPPINGS[0]))
+    later.server_round(TensorLayout.of(MAPPINGS[0]))
     clients[0].provide(MAPPINGS[0])
-    for wrong in (elsewhere.requests()[0], later.server_round(Layout.of(MAPPINGS[0])).requests()[0]):
+    for wrong in (elsewhere.requests()[0], later.server_round(TensorLayout.of(MAPPINGS[0])).requests()[0]):
         with pytest.raises(StaleMessageError):
             clients[0].reply(wrong)
     server.receive(0, clients[0].reply(server.requests()[0]))
@@ -140,36 +140,36 @@ def test_messages_of_another_session_round_or_sum_are_stale() -> None:
 
 def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
     """Where the bound is given, a server can neither ask for ranges nor name bounds of its own."""
-    layout = Layout.of(MAPPINGS[0])
+    layout = TensorLayout.of(MAPPINGS[0])
     client = aggregator_of("plaintext", 1, bound=8.0).client_round(0, bytes(16), 0)
     client.provide(MAPPINGS[0])
-    for purpose, bounds in ((Purpose.RANGES, None), (Purpose.VALUES, {"w": 1e-3})):
+    for purpose, bounds in ((SumKind.RANGES, None), (SumKind.VALUES, {"w": 1e-3})):
         with pytest.raises(ProtocolError, match="only where the rules leave them open"):
-            client.reply(Request(bytes(16), 0, purpose, Opening(layout, bounds)).to_bytes())
+            client.reply(SumRequest(bytes(16), 0, purpose, Opening(layout, bounds)).to_bytes())
     with pytest.raises(StaleMessageError, match="must open it"):
-        client.reply(Request(bytes(16), 0, Purpose.VALUES, None).to_bytes())
+        client.reply(SumRequest(bytes(16), 0, SumKind.VALUES, None).to_bytes())
     for scheme, bounds in (("plaintext", {"w": 1.0}), ("pairwise-masking", None)):
-        asked = Request(bytes(16), 0, Purpose.WATCHED, Opening(layout, bounds)).to_bytes()
+        asked = SumRequest(bytes(16), 0, SumKind.WATCHED, Opening(layout, bounds)).to_bytes()
         who = aggregator_of(scheme, 1).client_round(0, bytes(16), 0)
         who.provide(MAPPINGS[0])
         with pytest.raises(ProtocolError):
             who.reply(asked)
     unbounded = aggregator_of("plaintext", 1).client_round(0, bytes(16), 0)
     with pytest.raises(ProtocolError, match="only where the rules leave them open"):
-        unbounded.reply(Request(bytes(16), 0, Purpose.VALUES, Opening(layout)).to_bytes())
+        unbounded.reply(SumRequest(bytes(16), 0, SumKind.VALUES, Opening(layout)).to_bytes())
 
 
 def watched_rounds(*grown: int) -> tuple[ServerRound, list[ClientRound]]:
     """The second of two rounds, in which some clients' numbers have outgrown the ranges of the first."""
     aggregator = SecureAggregator.for_clients(4, coins=SimulationCoins(3))
     for number in range(2):
-        server = aggregator.server_round(Layout.of({"w": np.zeros(3)}))
+        server = aggregator.server_round(TensorLayout.of({"w": np.zeros(3)}))
         clients = [aggregator.client_round(u, server.session, number) for u in range(4)]
         for u, client in enumerate(clients):
             client.provide({"w": np.full(3, 1e6 if number and u in grown else 0.5 + u)})
         if number:
             return server, clients
-        while not server.done:
+        while not server.is_done:
             turn(server, clients)
     raise AssertionError
 
@@ -187,10 +187,10 @@ def test_who_has_outgrown_a_range_vetoes_the_mean(grown: tuple[int, ...]) -> Non
     """In processes of their own: a mean that nobody vetoes is one sum, another one is summed again in new ranges."""
     server, clients = watched_rounds(*grown)
     asked = [server.purpose]
-    while not server.done:
+    while not server.is_done:
         turn(server, clients)
         asked += [server.purpose] * (server.purpose is not asked[-1])
-    assert asked == [Purpose.WATCHED, *([Purpose.RANGES, Purpose.VALUES] if grown else [])]
+    assert asked == [SumKind.WATCHED, *([SumKind.RANGES, SumKind.VALUES] if grown else [])]
     expected = np.mean([1e6 if u in grown else 0.5 + u for u in range(4)])
     np.testing.assert_allclose(server.result["w"], np.full(3, expected), rtol=1e-9)
     assert all(client.over for client in clients)
@@ -199,9 +199,9 @@ def test_who_has_outgrown_a_range_vetoes_the_mean(grown: tuple[int, ...]) -> Non
 def test_who_has_opened_a_mean_opens_no_other() -> None:
     """A server that lies can't have one client's update summed twice: who has opened a mean takes no other request."""
     server, clients = watched_rounds()
-    request = Request(server.session, 1, Purpose.RANGES, Opening(server.layout, server.bounds)).to_bytes()
-    mean = Request(server.session, 1, Purpose.VALUES, Opening(server.layout, server.bounds)).to_bytes()
-    while not server.done:
+    request = SumRequest(server.session, 1, SumKind.RANGES, Opening(server.layout, server.bounds)).to_bytes()
+    mean = SumRequest(server.session, 1, SumKind.VALUES, Opening(server.layout, server.bounds)).to_bytes()
+    while not server.is_done:
         turn(server, clients)
     for client in clients:
         for wrong in (request, mean):
@@ -210,15 +210,15 @@ def test_who_has_opened_a_mean_opens_no_other() -> None:
     server, clients = watched_rounds(2)
     turn(server, clients)
     with pytest.raises(StaleMessageError, check=about("request")):  # ranges alone may follow it
-        clients[0].reply(replace(Request.from_bytes(mean), session=server.session).to_bytes())
+        clients[0].reply(replace(SumRequest.from_bytes(mean), session=server.session).to_bytes())
 
 
 def test_a_sum_is_opened_once() -> None:
     """A second opening of a sum, the same or another, is refused: masks of its step have left."""
-    layout = Layout.of(MAPPINGS[0])
+    layout = TensorLayout.of(MAPPINGS[0])
     client = aggregator_of("plaintext", 1, bound=8.0).client_round(0, bytes(16), 0)
     client.provide(MAPPINGS[0])
-    opening = Request(bytes(16), 0, Purpose.VALUES, Opening(layout)).to_bytes()
+    opening = SumRequest(bytes(16), 0, SumKind.VALUES, Opening(layout)).to_bytes()
     client.reply(opening)
     with pytest.raises(StaleMessageError, check=about("sum of VALUES")):
         client.reply(opening)
@@ -231,8 +231,8 @@ def isolating(scheme: str, others: Opening) -> ServerRound:
         client.provide(MAPPINGS[index])
     for _ in steps(server):
         for index, message in server.requests().items():
-            said = Request.from_bytes(message)
-            if said.purpose is Purpose.VALUES and said.opening is not None and index != 2:
+            said = SumRequest.from_bytes(message)
+            if said.purpose is SumKind.VALUES and said.opening is not None and index != 2:
                 said = replace(said, opening=others)
             with suppress(ProtocolError):
                 server.receive(index, clients[index].reply(said.to_bytes()))
@@ -243,7 +243,7 @@ def isolating(scheme: str, others: Opening) -> ServerRound:
 @pytest.mark.parametrize("scheme", ["pairwise-masking", "lightsecagg"])
 def test_a_server_that_tells_clients_different_bounds_gets_no_sum_with_the_odd_one(scheme: str) -> None:
     """Huge bounds make the others' numbers round to 0, and would leave one update in the sum; alike they do not."""
-    layout = Layout.of(MAPPINGS[0])
+    layout = TensorLayout.of(MAPPINGS[0])
     # the control: in the clear nothing ties clients together, and the update is read
     open_to_it = isolating("plaintext", Opening(layout, {"w": 2.0**120}))
     assert torch.allclose(open_to_it.result["w"] * CLIENTS, torch.full((3,), 2.0))
@@ -251,13 +251,17 @@ def test_a_server_that_tells_clients_different_bounds_gets_no_sum_with_the_odd_o
         server = isolating(scheme, Opening(layout, {"w": 2.0**120}))
     except ProtocolError:
         return
-    assert 2 not in server.included
+    assert 2 not in server.contributors
     assert float(server.result["w"].abs().max()) == 0.0
 
 
 def test_terms_differ_where_anything_that_a_vector_means_differs() -> None:
     """Two parties whose rules, bounds or layouts differ have no keys in common; with equal ones they have."""
-    layout, other, bounds = Layout.of(MAPPINGS[0]), Layout.of({"v": np.zeros(3), "n": np.array([2])}), {"w": 4.0}
+    layout, other, bounds = (
+        TensorLayout.of(MAPPINGS[0]),
+        TensorLayout.of({"v": np.zeros(3), "n": np.array([2])}),
+        {"w": 4.0},
+    )
     contexts = [
         aggregator_of("pairwise-masking", 0, **more).rules.session(bytes(16), Opening(layout, found))
         for more, found in (
@@ -296,7 +300,7 @@ def signed(
     scheme: str, known: dict[int, Identity], used: dict[int, Identity]
 ) -> tuple[ServerRound, dict[int, ClientRound]]:
     """A server and clients that know some keys of each other, and sign with others."""
-    server = aggregator_of(scheme, 100, bound=8.0).server_round(Layout.of(MAPPINGS[0]))
+    server = aggregator_of(scheme, 100, bound=8.0).server_round(TensorLayout.of(MAPPINGS[0]))
     clients = {}
     for i in range(CLIENTS):
         identities = Identities({j: (used[i] if i == j else key).public for j, key in known.items()})
@@ -311,7 +315,7 @@ def signed(
 def test_weights_that_nobody_may_have_are_noticed(weight: int, fine: bool) -> None:
     """Four weights of up to 2 add up to 8: a vector that makes it 9 gives an error and no mean."""
     rules = {"bound": 8.0, "weight_bound": 2.0}
-    server = aggregator_of("plaintext", 100, **rules).server_round(Layout.of(MAPPINGS[0]))
+    server = aggregator_of("plaintext", 100, **rules).server_round(TensorLayout.of(MAPPINGS[0]))
     for index, message in server.requests().items():
         client = aggregator_of("plaintext", index, **rules).client_round(index, server.session, server.number)
         client.provide(MAPPINGS[index])
@@ -332,7 +336,7 @@ def test_there_is_no_mean_before_the_end() -> None:
     for ask in (lambda: server.result, lambda: server.record):
         with pytest.raises(ProtocolError, check=about("round")):
             ask()
-    assert server.included == ()
+    assert server.contributors == ()
 
 
 def test_nothing_secret_is_shown() -> None:

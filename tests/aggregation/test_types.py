@@ -13,7 +13,7 @@ import torch
 
 from fgl_secure import SecureAggregator
 from fgl_secure.aggregation.arguments import Limits
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.report import LabelTest
 from fgl_secure.errors import InputError
@@ -273,7 +273,7 @@ def test_switches_are_truth_values(name: str) -> None:
         (lambda _a: aggregator(privacy=1.0), "privacy"),
         (lambda _a: aggregator(integers=np.array(["exact", "round"])), "integers"),
         (lambda a: a.server_round(STATE), "layout"),
-        (lambda a: a.server_round(Layout.of(STATE), coins=1), "coins"),
+        (lambda a: a.server_round(TensorLayout.of(STATE), coins=1), "coins"),
         (lambda a: a.client_round(0, bytes(16), 0, coins=1), "coins"),
         (lambda a: a.client_round(0, bytes(16), 0, identity=1, identities={}), "identity"),
         (lambda a: a.client_round(0, bytes(16), 0, kept=b""), "kept"),
@@ -281,8 +281,8 @@ def test_switches_are_truth_values(name: str) -> None:
         (lambda a: a.client_round(0, bytes(16), 0).provide(LINEAR), "mapping"),
         (lambda a: a.client_round(0, bytes(16), 0).provide(STATE, torch.ones(2)), "weight"),
         (lambda a: a.client_round(0, bytes(16), 0).reply("message"), "message"),
-        (lambda a: a.server_round(Layout.of(STATE)).receive("0", b""), "client"),
-        (lambda a: a.server_round(Layout.of(STATE)).receive(0, None), "message"),
+        (lambda a: a.server_round(TensorLayout.of(STATE)).receive("0", b""), "client"),
+        (lambda a: a.server_round(TensorLayout.of(STATE)).receive(0, None), "message"),
         (lambda a: a.mean([STATE] * 3, dropped=[False, True]), "dropped"),
         (lambda a: a.write_report(3, [STATE] * 3), "path"),
         (lambda a: a.write_report("page.html", {0: STATE, 1: STATE, 2: STATE}), "updates"),

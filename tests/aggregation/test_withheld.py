@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure import SecureAggregator
-from fgl_secure.aggregation.layout import Layout
+from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.privacy import DistributedNoise
-from fgl_secure.aggregation.record import Outcome
+from fgl_secure.aggregation.record import RoundOutcome
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
-from fgl_secure.aggregation.sums import Opening, Purpose, Request, opened_entries, read_entries
+from fgl_secure.aggregation.sums import Opening, SumKind, SumRequest, opened_entries, read_entries
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Circumstance
@@ -81,16 +81,16 @@ def test_without_k_min_an_entry_of_one_client_is_read_from_the_mean() -> None:
     assert aggregator_of("pairwise-masking").mean(mappings_of(STAIRS))["rows"][4] == 0.0
 
 
-def said_in_the_clear(rows: NDArray[np.float64], rules: Rules) -> dict[tuple[Purpose, str], list[list[int]]]:
+def said_in_the_clear(rows: NDArray[np.float64], rules: Rules) -> dict[tuple[SumKind, str], list[list[int]]]:
     """All that clients say where nothing is hidden from anybody, by sum and phase."""
     aggregator = SecureAggregator(rules, SimulationCoins(0))
     aggregator.mean(mappings_of(rows))
     assert aggregator.last_round is not None
-    found: dict[tuple[Purpose, str], list[list[int]]] = {}
+    found: dict[tuple[SumKind, str], list[list[int]]] = {}
     for batch in aggregator.last_round.transcript.messages:
         assert batch.fields is not None
         values = [value.reshape(len(value), -1).tolist() for value in batch.fields.values()]
-        found.setdefault((Purpose(batch.step.part), batch.phase.name), []).extend(values[0])
+        found.setdefault((SumKind(batch.step.part), batch.phase.name), []).extend(values[0])
     return found
 
 
@@ -116,8 +116,8 @@ class WithoutMargin(Rules):
 
     __slots__ = ()
 
-    def found(self, purpose: Purpose, opening: Opening, total: Integers) -> Opening:
-        found = super().found(purpose, opening, total)
+    def next_opening(self, purpose: SumKind, opening: Opening, total: Integers) -> Opening:
+        found = super().next_opening(purpose, opening, total)
         return replace(found, opened=opened_entries(total, self.clients, self.k_min))
 
 
@@ -126,12 +126,12 @@ def fewest_contributors(kind: type[Rules]) -> int:
     found = CLIENTS
     for gone in itertools.combinations(range(CLIENTS), CLIENTS - THRESHOLD):
         server, clients = parties(kind)
-        while not server.done:
+        while not server.is_done:
             for index, message in server.requests().items():
-                if server.purpose is Purpose.MARKS or index not in gone:
+                if server.purpose is SumKind.CONTRIBUTOR_COUNT or index not in gone:
                     server.receive(index, clients[index].reply(message))
             server.advance()
-        left = STAIRS[list(server.included)]
+        left = STAIRS[list(server.contributors)]
         seen = np.flatnonzero(server.result["rows"])
         found = min(found, int((left[:, seen] != 0).sum(axis=0).min()))
     return found
@@ -144,7 +144,7 @@ def parties(kind: type[Rules] = Rules, scheme: str = "plaintext", **more: Any) -
         SecureAggregator(kind(given, CLIENTS, bound=8.0, **{"k_min": K_MIN, **more}), SimulationCoins(seed))
         for seed in range(CLIENTS + 1)
     ]
-    server = made[-1].server_round(Layout.of(mappings_of(STAIRS)[0]))
+    server = made[-1].server_round(TensorLayout.of(mappings_of(STAIRS)[0]))
     clients = {index: made[index].client_round(index, server.session, server.number) for index in range(CLIENTS)}
     for index, mapping in enumerate(mappings_of(STAIRS)):
         clients[index].provide(mapping)
@@ -161,10 +161,10 @@ def opened_otherwise(scheme: str) -> ServerRound:
     """A round whose server tells the last client that all entries are open, and the others what they have marked."""
     server, clients = parties(scheme=scheme)
     everything = np.packbits(np.ones(ENTRIES, dtype=np.bool_)).tobytes()
-    while not server.done:
+    while not server.is_done:
         for index, message in server.requests().items():
-            said = Request.from_bytes(message)
-            if index == CLIENTS - 1 and said.purpose is Purpose.VALUES and said.opening is not None:
+            said = SumRequest.from_bytes(message)
+            if index == CLIENTS - 1 and said.purpose is SumKind.VALUES and said.opening is not None:
                 said = replace(said, opening=replace(said.opening, bounds=None, opened=everything))
             with suppress(ProtocolError):
                 server.receive(index, clients[index].reply(said.to_bytes()))
@@ -184,7 +184,7 @@ def test_a_server_that_opens_entries_to_one_client_has_no_sum_with_it(scheme: st
         server = opened_otherwise(scheme)
     except ProtocolError:
         return
-    assert CLIENTS - 1 not in server.included
+    assert CLIENTS - 1 not in server.contributors
     assert server.result["rows"][4] == 0.0
 
 
@@ -216,11 +216,11 @@ def test_a_mapping_without_entries_has_nothing_to_mark() -> None:
     """An empty tensor is averaged as without k_min, in one process and between several."""
     empty = [{"x": np.zeros((0, 3))}] * CLIENTS
     assert aggregator_of("pairwise-masking").mean(empty)["x"].shape == (0, 3)
-    server = aggregator_of("plaintext", 9).server_round(Layout.of(empty[0]))
+    server = aggregator_of("plaintext", 9).server_round(TensorLayout.of(empty[0]))
     clients = [aggregator_of("plaintext", k).client_round(k, server.session, server.number) for k in range(CLIENTS)]
     for client in clients:
         client.provide(empty[0])
-    while not server.done:
+    while not server.is_done:
         for index, message in server.requests().items():
             server.receive(index, clients[index].reply(message))
         server.advance()
@@ -230,7 +230,7 @@ def test_a_mapping_without_entries_has_nothing_to_mark() -> None:
 def test_a_client_goes_on_from_its_state_between_the_sums() -> None:
     """A client that is put down after every answer gives the same mean as one that stays."""
     server, clients = parties(scheme="pairwise-masking")
-    while not server.done:
+    while not server.is_done:
         for index, message in server.requests().items():
             answer = clients[index].reply(message)
             again = aggregator_of("pairwise-masking", index)
@@ -240,24 +240,24 @@ def test_a_client_goes_on_from_its_state_between_the_sums() -> None:
     assert np.allclose(server.result["rows"], np.where(np.arange(ENTRIES) < 3, STAIRS.mean(axis=0), 0))
 
 
-def refusal(rules: Mapping[str, Any], purpose: Purpose, opened: bytes | None = None) -> str:
+def refusal(rules: Mapping[str, Any], purpose: SumKind, opened: bytes | None = None) -> str:
     """Why a client refuses to open a sum."""
     client = aggregator_of("plaintext", **rules).client_round(0, bytes(16), 0)
     client.provide(mappings_of(STAIRS)[0])
-    opening = Opening(Layout.of(mappings_of(STAIRS)[0]), None, opened)
+    opening = Opening(TensorLayout.of(mappings_of(STAIRS)[0]), None, opened)
     with pytest.raises(ProtocolError) as refused:
-        client.reply(Request(bytes(16), 0, purpose, opening).to_bytes())
+        client.reply(SumRequest(bytes(16), 0, purpose, opening).to_bytes())
     return str(refused.value)
 
 
 def test_clients_mark_and_close_entries_only_where_the_rules_say_so() -> None:
     """No marks without k_min, no values without marks, no entries opened with the marks, and a bit for each entry."""
     bits = bytes(1)
-    assert "only where k_min is above 1" in refusal({"k_min": 1}, Purpose.MARKS)
-    assert "only where k_min is above 1" in refusal({"k_min": 1}, Purpose.VALUES, bits)
-    assert "with the sum of the values" in refusal({}, Purpose.VALUES)
-    assert "with the sum of the values" in refusal({}, Purpose.MARKS, bits)
-    assert "a bit for each of 6; found 2 bytes" in refusal({}, Purpose.VALUES, bytes(2))
+    assert "only where k_min is above 1" in refusal({"k_min": 1}, SumKind.CONTRIBUTOR_COUNT)
+    assert "only where k_min is above 1" in refusal({"k_min": 1}, SumKind.VALUES, bits)
+    assert "with the sum of the values" in refusal({}, SumKind.VALUES)
+    assert "with the sum of the values" in refusal({}, SumKind.CONTRIBUTOR_COUNT, bits)
+    assert "a bit for each of 6; found 2 bytes" in refusal({}, SumKind.VALUES, bytes(2))
 
 
 def test_sums_that_no_honest_clients_have_are_errors() -> None:
@@ -265,8 +265,10 @@ def test_sums_that_no_honest_clients_have_are_errors() -> None:
     for wrong in (CLIENTS + 1, -1):
         with pytest.raises(ProtocolError, check=about("entries")):
             opened_entries(np.array([0, wrong]), CLIENTS, NEEDED)
-    layout, none = Layout.of({"rows": np.zeros(2)}), np.packbits([True, False]).tobytes()
-    outcome = Outcome(rules_of("plaintext"), Opening(layout, None, none), np.array([5, 1, CLIENTS]), (0, 1, 2, 3, 4))
+    layout, none = TensorLayout.of({"rows": np.zeros(2)}), np.packbits([True, False]).tobytes()
+    outcome = RoundOutcome(
+        rules_of("plaintext"), Opening(layout, None, none), np.array([5, 1, CLIENTS]), (0, 1, 2, 3, 4)
+    )
     with pytest.raises(ProtocolError, check=about("closed")):
         _ = outcome.mean
 

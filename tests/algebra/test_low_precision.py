@@ -84,7 +84,7 @@ def test_sums_are_those_of_the_numbers_within_a_unit_each(bits: int, data: st.Da
     reals = np.array([[data.draw(part) for _ in every] for _ in range(clients)]).reshape(clients, -1) * every
     integers = np.array([[data.draw(st.integers(-most, most)) for _ in range(whole)] for _ in range(clients)])
     integers = integers.reshape(clients, whole).astype(np.int64)
-    encoded = [numbers.rounded(*pair, coins) for pair in zip(reals, integers, strict=True)]
+    encoded = [numbers.round(*pair, coins) for pair in zip(reals, integers, strict=True)]
     vectors = np.stack([vector for vector, _ in encoded])
     assert vectors.shape == (clients, numbers.width)
     assert np.abs(vectors).max(initial=0) <= numbers.largest == 2 ** (bits - 1) - 1
@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_refused() -> None:
         (np.array([0.0]), one, InputError),
     ):
         with pytest.raises(error) as caught:
-            numbers.rounded(reals, integers, coins)
+            numbers.round(reals, integers, coins)
         assert "7.7" not in str(caught.value)
     for bounds in ((0.0,), (np.inf,), (1e-320,), (1.0, 1.0)):
         with pytest.raises(InputError, check=about("bounds")):

@@ -18,11 +18,11 @@ from fgl_secure.algebra.residues import (
     BELOW_2_8,
     FLOAT_ROWS,
     ROWS,
+    combine,
     exact_product,
     from_combined,
-    masked,
+    mask,
     residues,
-    shared,
     words_below,
 )
 
@@ -83,7 +83,7 @@ def test_shares_are_combinations(
     integers = rng.integers(-(2**52), 2**52, (size, 1))
     words = [rng.integers(2**62, 2**63 - 1, (*batch, size, 1), endpoint=True) for _ in range(several)]
     weights = np.array([rng.integers(0, f.modulus, several + 1) for f in fields])
-    found = shared(fields, weights, integers, words)
+    found = combine(fields, weights, integers, words)
     for field, each, own in zip(fields, found, weights.tolist(), strict=True):
         expected = own[0] * integers.astype(object) + sum(
             w * x.astype(object) for w, x in zip(own[1:], words, strict=True)
@@ -104,7 +104,7 @@ def test_masks_are_added_to_sums(fields: list[PrimeField], several: int, kind: n
     )
     words = [2**63 - 1 - rng.integers(0, 2**10, (2, 3)) for _ in range(several)]
     weights = np.array([np.full(several, f.modulus // 2) for f in fields])
-    found = masked(fields, values, weights, words)
+    found = mask(fields, values, weights, words)
     for field, each, own, value in zip(fields, found, weights.tolist(), values, strict=True):
         expected = value.astype(object) + sum(w * x.astype(object) for w, x in zip(own, words, strict=True))
         assert each.dtype == np.int8
@@ -117,7 +117,7 @@ def test_sums_around_multiples_of_a_modulus_are_reduced(field: PrimeField, bits:
     most = 2**bits // field.modulus
     values = [field.modulus * k + d for k, d in itertools.product((-most + 1, -1, 0, 1, most - 1), (-1, 0, 1))]
     sums: NDArray[Any] = np.array([values], dtype=np.int32 if bits == 31 else np.int64)
-    (found,) = masked([field], sums, np.empty((1, 0), dtype=np.int64), ())
+    (found,) = mask([field], sums, np.empty((1, 0), dtype=np.int64), ())
     assert found.tolist() == [least(value, field) for value in values]
 
 

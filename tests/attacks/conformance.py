@@ -26,7 +26,7 @@ from fgl_secure.methods.fedstruct.audit_runs import CONTROLS as FEDSTRUCT
 from fgl_secure.methods.fedvn.audit_runs import CONTROLS as FEDVN
 from fgl_secure.methods.hifgl.controls import CONTROLS as HIFGL
 from fgl_secure.runtime import MessageKind, Party, PublicParameters, Recording, Step, Transcript, View
-from fgl_secure.runtime.channel import Level, Loss
+from fgl_secure.runtime.channel import Loss, RecordingLevel
 from tests.attacks.recorded import SCHEMES, Run, federated, random_graph, record, words
 
 Claims = Counter[Hashable]
@@ -148,7 +148,7 @@ class AttackConformance(ABC):
             assert guess_of(self.attack, run.transcript.views(self.attack.card.observer), run.public, []) is None
         empty = Transcript(run.transcript.parties).views(self.attack.card.observer)
         assert guess_of(self.attack, empty, run.public, run.knowledge) is None
-        sizes = self.run(recording=Recording(Level.SIZES))
+        sizes = self.run(recording=Recording(RecordingLevel.SIZES))
         assert sizes.transcript.message_count > 0
         assert self.read(sizes) == (self.read(run) if self.reads_sizes else Counter())
 
@@ -195,7 +195,7 @@ def measured(attack: Attack[Any, Any], run: Run | RecordedRun) -> Mapping[str, M
     """The figures of an attack on a run, which must give a guess, by metric, with what its knowledge tells alone."""
     guess = guess_on(attack, run)
     truth = run.truth(attack.card.truth) if isinstance(run, RecordedRun) else run.truth
-    found = base.measured(attack, guess, truth, run.transcript.parties, run.knowledge)
+    found = base.measure(attack, guess, truth, run.transcript.parties, run.knowledge)
     return {each.metric: each for each in found}
 
 

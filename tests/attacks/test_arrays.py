@@ -9,7 +9,7 @@ import torch
 from scipy import sparse
 from torch.nn import functional
 
-from fgl_secure.attacks import contained, differences, edges_from_product, invert, match
+from fgl_secure.attacks import differences, edges_from_product, find_contained, invert, match
 from fgl_secure.errors import InputError
 from tests.error_codes import about
 
@@ -105,7 +105,7 @@ def test_terms_are_found_in_a_dictionary() -> None:
     rows = (RNG.random((40, 60)) < 0.1).astype(float)
     rows[:, 0] = 1
     inside = RNG.random((5, 40)) < 0.08
-    found = contained(inside @ rows, rows, truth=inside)
+    found = find_contained(inside @ rows, rows, truth=inside)
     claimed = np.zeros_like(inside)
     claimed[found.sums, found.rows] = True
     assert (claimed >= inside).all()
@@ -117,7 +117,7 @@ def test_rows_are_not_found_in_sums_of_other_rows() -> None:
     """The null control: sums over rows that are not in the dictionary."""
     rows, others = ((RNG.random((40, 200)) < 0.05).astype(float) for _ in range(2))
     inside = RNG.random((5, 40)) < 0.08
-    found = contained(inside @ others, rows, truth=inside)
+    found = find_contained(inside @ others, rows, truth=inside)
     assert found.score is not None
     assert found.score < 0.1
 
@@ -189,8 +189,8 @@ def test_the_gradient_of_another_input_finds_nothing() -> None:
         (lambda: edges_from_product([[1.0]], [[1.0], [2.0]]), "product"),
         (lambda: edges_from_product([[1.0]], [[1.0]], truth=[[1, 0]]), "truth"),
         (lambda: edges_from_product([[1.0]], [[0.5, 0.5]], truth=[[1, 1]]), "own"),
-        (lambda: contained([[1.0]], [[-1.0]]), "dictionary"),
-        (lambda: contained([[1.0]], [[1.0]], truth=[[1, 0]]), "truth"),
+        (lambda: find_contained([[1.0]], [[-1.0]]), "dictionary"),
+        (lambda: find_contained([[1.0]], [[1.0]], truth=[[1, 0]]), "truth"),
         (lambda: differences([[1.0]], [[1], [1]]), "taking_part"),
         (lambda: differences([[1.0]], [[1]], truth=[[1], [2]]), "truth"),
         (lambda: invert(network(), [torch.ones(1)], (1, 12)), "gradient"),

@@ -11,7 +11,7 @@ from fgl_secure.attacks.edge_claims import (
     foreign_edges,
     score_foreign_edges,
 )
-from fgl_secure.attacks.neighbourhoods import clients_of, undirected
+from fgl_secure.attacks.neighbourhoods import clients_of, undirected_adjacency
 from fgl_secure.attacks.recovery import (
     ClaimedTerms,
     RecoveredRows,
@@ -47,7 +47,7 @@ def test_scores_count_clients_apart() -> None:
     """One right and one wrong claim of one client: precision one half, recall one of all clients' foreign edges."""
     run = record_exchange(scale_free(60, 3))
     client, lower, upper = foreign_edges(run.truth)
-    dense = undirected(run.truth.edges, 60).toarray() + np.eye(60)
+    dense = undirected_adjacency(run.truth.edges, 60).toarray() + np.eye(60)
     abroad = np.flatnonzero(run.truth.silo_of != client[0])
     a, b = next((a, b) for a in abroad for b in abroad if a < b and not dense[a, b])
     guess = ForeignEdges(client[[0, 0]], np.array([lower[0], a]), np.array([upper[0], b]))
@@ -68,7 +68,7 @@ def test_all_right_claims_are_a_complete_break() -> None:
     guess = ForeignEdges(*foreign_edges(run.truth))
     reach = np.ones(len(guess.clients), dtype=np.bool_)
     assert [found.value for found in score_foreign_edges(guess, run.truth, reach)] == [1, 1, 1]
-    null = score_foreign_edges(guess, run.truth.permuted(1), reach)
+    null = score_foreign_edges(guess, run.truth.permute(1), reach)
     assert null[0].value < 3 * null[0].prior
 
 

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from fgl_secure import attacks, plugins
-from fgl_secure.attacks.base import Alone, alone
+from fgl_secure.attacks.base import KnowledgeBaseline, alone
 from fgl_secure.attacks.registry import IN_TREE
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.controls import control
@@ -148,7 +148,7 @@ def test_its_own_family_runs_on_its_own_run() -> None:
     assert guess == ("Tom", "Rex")
     assert [found.value for found in run.score(each, guess)] == [1]
     assert [found.value for found in run.score(each, guess, 1)] == [0]
-    assert alone(each) is Alone.NOT_LOOKED_AT  # which every record of it says
+    assert alone(each) is KnowledgeBaseline.NOT_LOOKED_AT  # which every record of it says
     untold = RecordedRun(run.protocol, run.what, run.scenario, run.public, run.transcript, run.truths)
     assert untold.guess(each) is None
 

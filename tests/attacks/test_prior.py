@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fgl_secure.attacks.base import Alone, Attack, InformedAttack, alone
+from fgl_secure.attacks.base import Attack, InformedAttack, KnowledgeBaseline, alone
 from fgl_secure.attacks.message_passing.knowledge import PublicRows
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.registry import attacks
@@ -29,14 +29,14 @@ def name_of(each: Attack[Any, Any]) -> str:
 @pytest.mark.parametrize("each", INFORMED, ids=name_of)
 def test_every_attack_with_knowledge_has_looked_at_it(each: InformedAttack[Any, Any, Any]) -> None:
     """It guesses from it alone, or its card says why there is nothing to guess; never both, never neither."""
-    assert alone(each) in (Alone.GUESSED, Alone.TELLS_NOTHING)
+    assert alone(each) in (KnowledgeBaseline.GUESSED, KnowledgeBaseline.TELLS_NOTHING)
     guesses = type(each).guess_without is not InformedAttack.guess_without
     assert guesses is not bool(each.card.tells_nothing)
 
 
 def test_attacks_without_knowledge_keep_their_prior() -> None:
     quiet = next(each for each in attacks().values() if not isinstance(each, InformedAttack))
-    assert alone(quiet) is Alone.NOTHING_KNOWN
+    assert alone(quiet) is KnowledgeBaseline.NOTHING_KNOWN
     run = HIFGL["plaintext"]()
     each = next(each for each in attacks().values() if each.card.name == "clear-values")
     guess = run.guess(each)
@@ -51,7 +51,7 @@ def test_an_attack_that_forgets_it_is_called_out() -> None:
         card = named("containment-device").card
         infer_with = score = None  # type: ignore[assignment]
 
-    assert alone(Forgets()) is Alone.NOT_LOOKED_AT
+    assert alone(Forgets()) is KnowledgeBaseline.NOT_LOOKED_AT
 
 
 def test_names_by_own_edges_and_a_crawl_are_a_prior() -> None:

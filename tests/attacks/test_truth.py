@@ -44,7 +44,7 @@ def test_foreign_neighbours_match_a_walk_over_the_edges(seed: int) -> None:
 def test_permuting_shuffles_within_silos(seed: int, shuffle: int) -> None:
     """Permuted truth has the same rows in each silo and as many edges between each pair of silos."""
     run = _numbered(seed)
-    permuted = run.truth.permuted(shuffle)
+    permuted = run.truth.permute(shuffle)
     silo, before, after = run.graph.silo_of, run.truth.embeddings[Step(0, 0)], permuted.embeddings[Step(0, 0)]
     for k in range(3):
         assert sorted(after[silo == k, 0]) == sorted(before[silo == k, 0])
@@ -57,7 +57,7 @@ def test_permuting_repeats_by_seed_and_changes_something() -> None:
     """Equal seeds shuffle alike, different seeds differently, and the truth itself stays as it was."""
     truth = _numbered(1).truth
     before = truth.edges.copy()
-    first, again, other = truth.permuted(1), truth.permuted(1), truth.permuted(2)
+    first, again, other = truth.permute(1), truth.permute(1), truth.permute(2)
     assert np.array_equal(first.edges, again.edges)
     assert not np.array_equal(first.edges, other.edges)
     assert not np.array_equal(first.edges, truth.edges)
@@ -68,7 +68,7 @@ def test_permuting_leaves_no_device_its_own_row() -> None:
     """Where a silo has two devices or more, none of them keeps its row, however small the silos are."""
     for seed in range(5):
         run = _numbered(seed)
-        rows = run.truth.permuted(seed).embeddings[Step(0, 0)]
+        rows = run.truth.permute(seed).embeddings[Step(0, 0)]
         assert (rows != run.truth.embeddings[Step(0, 0)]).all()
 
 
@@ -93,7 +93,7 @@ def test_permuting_moves_batches_within_silos(seed: int) -> None:
     batches = tuple(ClientBatch(0, silo, nodes[:1], nodes[:4]) for silo, nodes in enumerate(members))
     rows = np.arange(24.0)[:, None]
     truth = replace(GradientTruth.of(graph), batches=batches, entering={"0.weight": rows})
-    permuted = truth.permuted(seed)
+    permuted = truth.permute(seed)
     for before, after in zip(truth.batches, permuted.batches, strict=True):
         assert (before.round, before.client, len(before.receptive)) == (after.round, after.client, len(after.receptive))
         assert set(graph.silo_of[after.receptive]) == {before.client}
@@ -112,17 +112,17 @@ def test_every_family_moves_what_it_hides() -> None:
     proxies = ProxyTruth(clients[:, None, None], rows[:3, :, None, None], rows[:3, :, None], clients[:, None])
     virtual = VirtualNodeTruth(clients, shares, shares[2])
     hidden = [
-        (structure.identity, structure.permuted(1).identity),
-        (structure.embeddings[Step(0)], structure.permuted(1).embeddings[Step(0)]),
-        (tree.features, tree.permuted(1).features),
-        (update.updates[0], update.permuted(1).updates[0]),
-        (proxies.labelled, proxies.permuted(1).labelled),
-        (proxies.singles, proxies.permuted(1).singles),
-        (proxies.added, proxies.permuted(1).added),
-        (virtual.clients, virtual.permuted(1).clients),
+        (structure.identity, structure.permute(1).identity),
+        (structure.embeddings[Step(0)], structure.permute(1).embeddings[Step(0)]),
+        (tree.features, tree.permute(1).features),
+        (update.updates[0], update.permute(1).updates[0]),
+        (proxies.labelled, proxies.permute(1).labelled),
+        (proxies.singles, proxies.permute(1).singles),
+        (proxies.added, proxies.permute(1).added),
+        (virtual.clients, virtual.permute(1).clients),
     ]
     for before, after in hidden:
         assert not (before == after).any()
         assert sorted(before.ravel().tolist()) == sorted(after.ravel().tolist())
-    assert virtual.permuted(1).population is not None
-    assert np.array_equal(proxies.permuted(1).sizes, proxies.sizes)
+    assert virtual.permute(1).population is not None
+    assert np.array_equal(proxies.permute(1).sizes, proxies.sizes)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fgl_secure.attacks.base import Alone
+from fgl_secure.attacks.base import KnowledgeBaseline
 from fgl_secure.auditing.matrix import Cell, State
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Exposure, Report
@@ -24,7 +24,7 @@ RECORD = Record(
     ci95=Interval(0.994, 1.0),
     random=0.0,
     prior=0.0,
-    knowledge=Alone.NOTHING_KNOWN,
+    knowledge=KnowledgeBaseline.NOTHING_KNOWN,
     in_the_clear=1.0,
     in_the_clear_verdict=Verdict.BROKEN,
     n=10556,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.auditing.train import Trained
 from fgl_secure.auditing.wording import Score
 from fgl_secure.cli.printing import describe
@@ -15,7 +15,7 @@ RESULT = TrainingResult(
 )
 
 
-def plan_of(score: Score) -> Plan:
+def plan_of(score: Score) -> AuditPlan:
     """A plan that says so much of its score."""
     return replace(FedVN().plan(None, ["plaintext"]), score=score)
 

@@ -23,7 +23,7 @@ class Pets(Truth):
 
     names: tuple[str, ...]
 
-    def permuted(self, seed: int) -> Pets:  # noqa: ARG002  # one rotation is enough
+    def permute(self, seed: int) -> Pets:  # noqa: ARG002  # one rotation is enough
         """One on."""
         return Pets(self.names[1:] + self.names[:1])
 
@@ -78,7 +78,7 @@ def array_of(truth: Pets) -> np.ndarray[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    "hidden", [{"a": [TRUE]}, closing_over(TRUE), TRUE.permuted, array_of(TRUE)],
+    "hidden", [{"a": [TRUE]}, closing_over(TRUE), TRUE.permute, array_of(TRUE)],
     ids=["in a mapping", "in a closure", "by a bound method", "behind an array"],
 )  # fmt: skip
 def test_knowledge_that_leads_to_the_truth_is_refused(hidden: object) -> None:

@@ -113,7 +113,7 @@ def test_truth_by_the_back_door_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
 def test_permuting_the_truth_would_not_have_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the null control used to be: the same guess is at chance on permuted truth, whoever handed it over."""
     each, subject = ReadsTheAnswers(), METHOD.plan(schemes=("plaintext",)).subjects[0]
-    run = next(subject.recorded(0))
+    run = next(subject.record_runs(0))
     guess = run.guess(each)
     assert guess is not None
     for found in run.score(each, guess, 1):
@@ -173,11 +173,11 @@ def pairs_of(graph: FederatedGraph) -> Ids:
 
 def test_clients_of_fedvn_hand_on_what_they_have() -> None:
     """Who sends a summand is the same in every run, so in an independent one it says nothing of the round before."""
-    (clear,) = FedVN(epochs=3).plan().subjects[0].unprotected()
+    (clear,) = FedVN(epochs=3).plan().subjects[0].unprotected_subjects()
     assert isinstance(clear, FedVNSubject)
     own = replace(clear, setting=clear.setting.independent(1))
     for each, step in ((clear, 0), (own, -1)):
-        (run,) = each.recorded(0)
+        (run,) = each.record_runs(0)
         sent = [batch for batch in run.transcript.messages if batch.phase is Phase.VECTORS]
         rows = [batch.payload for batch in sent if not batch.step.evaluation]
         first, second = (np.asarray(each)[:, -1] for each in rows[:2])
@@ -199,4 +199,4 @@ def test_runs_that_do_not_go_together_are_refused() -> None:
 
     fewer = Fewer(**{each.name: getattr(subject, each.name) for each in fields(subject)} | {"name": "fewer"})
     with pytest.raises(AssertionError, match="independent of fewer must give the same kinds of runs"):
-        list(attempts((), fewer, subject.recorded(0), 1))
+        list(attempts((), fewer, subject.record_runs(0), 1))

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 
-from fgl_secure.attacks.base import Alone
+from fgl_secure.attacks.base import KnowledgeBaseline
 from fgl_secure.attacks.registry import attack
 from fgl_secure.auditing.html import render_html
 from fgl_secure.auditing.report import promises_tested
@@ -25,7 +25,7 @@ def test_an_attack_without_power_tests_no_claim() -> None:
 def test_words_and_charts_show_it() -> None:
     """In a wide terminal, in a narrow one, and on the page."""
     blind = replace(QUIET, in_the_clear=0.012, in_the_clear_verdict=Verdict.NOT_DETECTED)
-    odd = replace(QUIET, in_the_clear=None, in_the_clear_verdict=None, knowledge=Alone.NOT_LOOKED_AT)
+    odd = replace(QUIET, in_the_clear=None, in_the_clear_verdict=None, knowledge=KnowledgeBaseline.NOT_LOOKED_AT)
     report = replace(REPORT, records=(RECORD, blind, odd))
     wide, narrow, page = printed(report, 160, verbose=True), printed(report, verbose=True), render_html(report)
     for text in (" ".join(wide.split()), page):

@@ -159,7 +159,7 @@ def test_protocols_come_in_the_order_of_the_run() -> None:
     """The protocols of the run come first, then any that only findings or claims name."""
     report: Report = replace(REPORT, claims={"other": {}})
     assert report.protocols == ("plaintext", "secmp", "other")
-    assert report.audited == "secmp"
+    assert report.audited_protocol == "secmp"
     assert report.violations == (RECORD,)
 
 

@@ -93,7 +93,7 @@ def test_without_galois_the_rest_is_measured_and_the_lack_is_said(
 ) -> None:
     """Where galois isn't installed its ratios are missing, with the reason and the remedy."""
     monkeypatch.setattr(timing_module, "find_spec", lambda _: None)
-    monkeypatch.setattr(bench, "_installed", lambda _: None)
+    monkeypatch.setattr(bench, "_installed_version", lambda _: None)
     assert main(["lcc"]) == OK
     said = capsys.readouterr().out
     assert "galois is not installed: pip install 'fgl-secure[bench]'" in said
@@ -107,7 +107,7 @@ def test_secured_epochs_are_held_against_plain_pyg(
 ) -> None:
     """Every protocol has its ratio and the time of its first epoch; a data set that is not there is named."""
     monkeypatch.setattr(bench_secmp, "DATASETS", ("digits", "Cora"))
-    monkeypatch.setattr(bench_secmp, "_prepared", _without("Cora", bench_secmp._prepared))
+    monkeypatch.setattr(bench_secmp, "_prepare_subjects", _without("Cora", bench_secmp._prepare_subjects))
     assert main(["secmp", "--json"]) == OK
     report = json.loads(capsys.readouterr().out)
     _check("secmp", report)
@@ -128,7 +128,7 @@ def test_secured_epochs_are_held_against_plain_pyg(
 def _check_print_of_secmp(kept: list[Any]) -> None:
     """What people read: bytes of a device beside a bound that is reached, and what no epoch did in every row of one."""
     pieces = {str(number): Piece.from_json(found) for number, found in enumerate(kept)}
-    whole = bench.describe(bench.Machine.here(), bench.PARTS["secmp"].report(pieces))
+    whole = bench.describe(bench.HostMachine.here(), bench.PARTS["secmp"].report(pieces))
     alone = "\n".join(map(bench.rows_of, kept))
     for scheme in ("relay-coded", "relay-coded[tags=sealed]"):
         figure = f"digits: messages with covers over those along edges, {scheme}: 2.99 (bound: at most 3, reached)"

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import measure as bench
 from benchmarks import secagg as bench_secagg
 from benchmarks.secagg_round import timed_round
-from benchmarks.timing import Report, verdict
+from benchmarks.timing import BenchReport, verdict
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.schemes import names, server_scheme
 
@@ -20,7 +20,7 @@ SMALL: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def report() -> Report:
+def report() -> BenchReport:
     """A run over rounds of four and ten clients, the larger ones from shorter vectors."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in SMALL.items():
@@ -28,7 +28,7 @@ def report() -> Report:
         return bench_secagg.PART.run()
 
 
-def test_every_scheme_is_measured_with_and_without_drop_outs(report: Report) -> None:
+def test_every_scheme_is_measured_with_and_without_drop_outs(report: BenchReport) -> None:
     """Each scheme has a round for each number of clients and of drop-outs, with bytes up and down."""
     told = [timing.name for timing in report.timings]
     for scheme in names("server"):
@@ -41,17 +41,17 @@ def test_every_scheme_is_measured_with_and_without_drop_outs(report: Report) -> 
     assert all(0 < timing.least <= timing.median <= timing.most for timing in report.timings)
 
 
-def test_figures_have_their_bounds_and_say_what_limits_them(report: Report) -> None:
+def test_figures_have_their_bounds_and_say_what_limits_them(report: BenchReport) -> None:
     """Masks against Flower's in two fields, rounds against plain sums and key streams, and rounds of many clients."""
     assert [figure.bound for figure in report.figures] == [5.0, 5.0, 6.0, 4.0, 90.0, 5.0, 2.0]
     for figure in report.figures:
         assert figure.value is None or figure.value > 0
         assert figure.note
-        assert figure.reached in (None, "NOT reached" not in verdict(figure))
+        assert figure.is_reached in (None, "NOT reached" not in verdict(figure))
     assert f"limited by {PairwiseMasking().degree_for(10) + 1} masks a client" in report.figures[2].note
 
 
-def test_rounds_of_many_clients_say_what_they_took(report: Report) -> None:
+def test_rounds_of_many_clients_say_what_they_took(report: BenchReport) -> None:
     """By the clock and by the processor, the server's part, the neighbours, and the memory of a process of its own."""
     told = [timing.name for timing in report.timings]
     for name, clients, length in SMALL["MANY"]:
@@ -76,7 +76,7 @@ def test_without_flower_the_rest_is_measured_and_the_lack_is_said(monkeypatch: p
     found = bench_secagg.PART.run()
     assert [figure.value for figure in found.figures[:2]] == [None, None]
     assert "not measured, Flower is not installed" in verdict(found.figures[0])
-    text = json.dumps(bench.as_json(bench.Machine.here(), found))
+    text = json.dumps(bench.as_json(bench.HostMachine.here(), found))
     assert "Flower is not installed" in text
 
 

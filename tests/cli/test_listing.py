@@ -9,7 +9,7 @@ import pytest
 from fgl_secure import plugins, schemes
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.cli import listing as listing_module
-from fgl_secure.cli.listing import kept, listing
+from fgl_secure.cli.listing import listing, load_rows
 from fgl_secure.graph import GraphSetDataset, available
 from fgl_secure.methods import method, names
 
@@ -63,19 +63,19 @@ def test_what_was_listed_is_kept(tmp_path: Path) -> None:
         made.append("once")
         return [("name", "w\u00f6rds"), ("", "more")]
 
-    assert kept("schemes", tmp_path, rows) == kept("schemes", tmp_path, rows) == rows()
+    assert load_rows("schemes", tmp_path, rows) == load_rows("schemes", tmp_path, rows) == rows()
     assert len(made) == 2
     (file,) = (tmp_path / "listings").iterdir()
     file.write_text("{", encoding="utf-8")
-    assert kept("schemes", tmp_path, rows) == rows()
+    assert load_rows("schemes", tmp_path, rows) == rows()
     assert len(made) == 4
 
 
 def test_changed_sources_are_listed_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A key of other sources is another file, and the old one goes."""
-    kept("schemes", tmp_path, lambda: [("old", "")])
+    load_rows("schemes", tmp_path, lambda: [("old", "")])
     monkeypatch.setattr(listing_module, "_key", lambda: "another")
-    assert kept("schemes", tmp_path, lambda: [("new", "")]) == [("new", "")]
+    assert load_rows("schemes", tmp_path, lambda: [("new", "")]) == [("new", "")]
     assert [path.name for path in (tmp_path / "listings").iterdir()] == ["schemes-another.json"]
 
 
@@ -92,17 +92,19 @@ def test_plugins_are_listed_anew_where_a_file_of_their_package_changes(
     monkeypatch.syspath_prepend(str(tmp_path / "installed"))
     points = [EntryPoint("mine", "some_package:thing", "fgl_secure.attacks")]
     monkeypatch.setattr(plugins, "installed_plugins", lambda group: points if group == "fgl_secure.attacks" else [])
-    assert kept("attacks", cache, lambda: [("one", "")]) == kept("attacks", cache, lambda: []) == [("one", "")]
+    assert (
+        load_rows("attacks", cache, lambda: [("one", "")]) == load_rows("attacks", cache, lambda: []) == [("one", "")]
+    )
     source.write_text("raise ImportError  # later\n", encoding="utf-8")
-    assert kept("attacks", cache, lambda: [("two", "")]) == [("two", "")]
+    assert load_rows("attacks", cache, lambda: [("two", "")]) == [("two", "")]
     points.append(EntryPoint("another", "no_such_package:thing", "fgl_secure.attacks"))
-    assert kept("attacks", cache, lambda: [("three", "")]) == [("three", "")]
+    assert load_rows("attacks", cache, lambda: [("three", "")]) == [("three", "")]
 
 
 def test_a_folder_that_takes_nothing_is_done_without(tmp_path: Path) -> None:
     """Where nothing can be kept, names are listed all the same."""
     (tmp_path / "file").write_text("mine", encoding="utf-8")
-    assert kept("schemes", tmp_path / "file", lambda: [("one", "")]) == [("one", "")]
+    assert load_rows("schemes", tmp_path / "file", lambda: [("one", "")]) == [("one", "")]
 
 
 def test_kept_names_load_nothing(tmp_path: Path) -> None:

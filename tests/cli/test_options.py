@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fgl_secure.auditing.method import Method
+from fgl_secure.cli.options import add_method_options, configure_method, data_of
 from fgl_secure.config_fields import Choice, choices_of, default_of
-from fgl_secure.cli.options import add_method_options, configured, data_of
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods import HiFGL, method, names
@@ -44,7 +44,7 @@ def test_every_field_says_what_it_means(kind: type) -> None:
 def test_who_chooses_nothing_gets_the_defaults(kind: type[Method]) -> None:
     """Without options the configurations are those that Python makes without arguments."""
     chosen = parsed(kind)
-    assert configured(kind, chosen) == kind()
+    assert configure_method(kind, chosen) == kind()
     assert data_of(kind, chosen) == kind.data()
 
 
@@ -66,7 +66,7 @@ def test_every_option_reaches_its_field(kind: type[Method]) -> None:
             words, value = [f"--{option}", word], word
         else:
             words, value = [f"--{option}", "7"], "7" if "str" in str(each.type) else 7
-        changed = configured(kind, parsed(kind, *words))
+        changed = configure_method(kind, parsed(kind, *words))
         assert getattr(changed, name) == value
         assert sum(getattr(changed, other) != getattr(kind(), other) for other in choices_of(kind)) == 1
 
@@ -111,8 +111,8 @@ def test_data_are_read() -> None:
 def test_noise_needs_its_budget(words: tuple[str, str], message: str) -> None:
     """Without an epsilon there is no noise, so what else is said about it is refused; with one it is read."""
     with pytest.raises(InputError, check=about(message)):
-        configured(HiFGL, parsed(HiFGL, *words))
-    read = configured(HiFGL, parsed(HiFGL, "--dp-epsilon", "4", *words))
+        configure_method(HiFGL, parsed(HiFGL, *words))
+    read = configure_method(HiFGL, parsed(HiFGL, "--dp-epsilon", "4", *words))
     assert isinstance(read, HiFGL)
     assert read.privacy is not None
     assert read.privacy.epsilon == 4

@@ -13,7 +13,7 @@ from fgl_secure.auditing import report as report_module
 from fgl_secure.cli import commands
 from fgl_secure.cli.config import RUN_FILE, run_file, with_options
 from fgl_secure.cli.main import BAD_INPUT, FAULT, OK, VIOLATED
-from fgl_secure.cli.parser import SCRIPTS, candidates, meant
+from fgl_secure.cli.parser import SCRIPTS, candidates, suggest
 from fgl_secure.cli.usage import parser_for
 from fgl_secure.methods import names
 from tests.cli.test_main import AUDIT, CHEAP, Cli, cli
@@ -46,7 +46,7 @@ class TestHints:
 
     def test_say_nothing_where_nothing_is_near(self) -> None:
         """A word like no other gets no hint."""
-        assert meant("xyzzy", ["audit", "train"]) == ""
+        assert suggest("xyzzy", ["audit", "train"]) == ""
 
     def test_options_are_written_out(self, cli: Cli) -> None:
         """A beginning of an option is none: what it stood for would change with the options."""
@@ -76,7 +76,7 @@ class TestFilesOfOptions:
         """What is written of a command line without options is read as the same choices."""
         parser = parser_for([command, name])
         chosen = parser.parse_args([command, name])
-        chosen.parser = parser.reached([command, name])
+        chosen.parser = parser.parser_of([command, name])
         table = tomllib.loads(run_file(chosen, [command, name]))
         words = with_options(table, chosen.parser, [command, name], 2)
         again = parser.parse_args(words)
@@ -88,7 +88,7 @@ class TestFilesOfOptions:
         odd = 'a "b" \\ c\td\x7f \u00e9 \u4e2d'
         parser = parser_for(["audit", "hifgl"])
         chosen = parser.parse_args(["audit", "hifgl", "--dataset", odd])
-        chosen.parser = parser.reached(["audit", "hifgl"])
+        chosen.parser = parser.parser_of(["audit", "hifgl"])
         assert tomllib.loads(run_file(chosen, ["audit", "hifgl"]))["dataset"] == odd
 
     @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from fgl_secure.crypto.ckks import PREFIX, REFUSALS, PublicKey, opened, ring, save
+from fgl_secure.crypto.ckks import PREFIX, REFUSALS, PublicKey, load_ciphertext, ring, save
 from fgl_secure.errors import InputError, ProtocolError
 
 
@@ -39,7 +39,7 @@ class Adder:
         total, terms = None, 0
         evaluator = ring(self._public.parameters.chain).evaluator
         for data in ciphertexts:
-            found = opened(data, self._public)
+            found = load_ciphertext(data, self._public)
             terms += found.terms
             if terms > self._public.parameters.terms:
                 raise ProtocolError(f"a sum must have up to {self._public.parameters.terms} terms; found {terms}")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto import keys as keys_module
-from fgl_secure.crypto.cryptography import Context, Purpose, RealCryptography
+from fgl_secure.crypto.cryptography import Context, KeyPurpose, RealCryptography
 from fgl_secure.crypto.keys import HAS_ML_KEM, LOW_ORDER, WRAPPED_BYTES, KeyAgreement, KeyPair, Offer, is_usable, wrap
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime import OwnDraws
@@ -163,11 +163,11 @@ def test_keys_of_two_purposes_sums_sessions_or_pairs_differ() -> None:
     public = crypto.public(yours)
     contexts = [CONTEXT, replace(CONTEXT, when=bytes([1] * 16)), replace(CONTEXT, session=bytes([1] * 16))]
     contexts.append(replace(CONTEXT, label=b"rest"))
-    cases = list(product(contexts, Purpose))
+    cases = list(product(contexts, KeyPurpose))
     shared = [crypto.agree(mine, context, purpose, 1, {2: public})[2] for context, purpose in cases]
-    own = [crypto.stretched(mine, context, purpose, party) for context, purpose in cases for party in (1, 2)]
+    own = [crypto.derive_key(mine, context, purpose, party) for context, purpose in cases for party in (1, 2)]
     assert len({*shared, *own}) == 3 * len(cases)
-    assert crypto.agree(mine, CONTEXT, Purpose.PAIR, 1, {3: public})[3] not in shared
+    assert crypto.agree(mine, CONTEXT, KeyPurpose.PAIR, 1, {3: public})[3] not in shared
 
 
 def bits_that_matter(made: Callable[[bytes], bytes]) -> int:
@@ -182,7 +182,7 @@ def test_seeds_enter_whole() -> None:
     crypto = RealCryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
 
     def mask(seed: bytes) -> bytes:
-        return crypto.elements(crypto.stretched(seed, CONTEXT, Purpose.SELF_MASK, 1), 4).tobytes()
+        return crypto.elements(crypto.derive_key(seed, CONTEXT, KeyPurpose.SELF_MASK, 1), 4).tobytes()
 
     assert bits_that_matter(mask) == 256
     assert bits_that_matter(lambda seed: KeyPair(seed).public) == 251

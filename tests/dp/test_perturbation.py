@@ -48,7 +48,7 @@ def test_calibrated_settings_meet_their_target(
 ) -> None:
     """All releases cost at most epsilon and nearly that; shares fit their tables, and drawing them fits delta."""
     aim = target(4.0, relation, releases)
-    settings = Perturbation.calibrated(aim, clip=2.0, width=16, honest=honest, family=family)
+    settings = Perturbation.calibrate(aim, clip=2.0, width=16, honest=honest, family=family)
     assert 3.99 < settings.epsilon(honest) <= 4.0
     assert settings.noise.sigma <= 2**12
     assert settings.sampling_delta <= DELTA / 16
@@ -57,7 +57,7 @@ def test_calibrated_settings_meet_their_target(
 
 def test_a_sum_needs_all_its_shares() -> None:
     """Fewer shares than the noise is split over cost more: the broken twin of a dropped sender."""
-    settings = Perturbation.calibrated(target(2.0), clip=1.0, width=8, honest=4)
+    settings = Perturbation.calibrate(target(2.0), clip=1.0, width=8, honest=4)
     costs = [settings.epsilon(shares) for shares in (4, 3, 2, 1)]
     assert costs == sorted(costs)
     assert costs[0] <= 2.0 < costs[1]
@@ -68,12 +68,12 @@ def test_a_sum_needs_all_its_shares() -> None:
 def test_impossible_noise_says_so_with_its_figures(family: type[TabulatedNoise]) -> None:
     """So many releases that the noise fits no table raise, naming the budget and the width that it would take."""
     with pytest.raises(InputError):
-        Perturbation.calibrated(target(0.1, NODE, 100_000), clip=1.0, width=4, honest=1, family=family)
+        Perturbation.calibrate(target(0.1, NODE, 100_000), clip=1.0, width=4, honest=1, family=family)
 
 
 def test_settings_are_checked_against_their_target() -> None:
     """Noise below what the target needs raises when the settings are made, not when the sums are."""
-    good = Perturbation.calibrated(target(), clip=1.0, width=4, honest=2)
+    good = Perturbation.calibrate(target(), clip=1.0, width=4, honest=2)
     with pytest.raises(BudgetExhaustedError):
         Perturbation(good.target, 1.0, 4, good.fraction_bits, 2, DiscreteGaussian(good.noise.sigma * 0.9))
     with pytest.raises(BudgetExhaustedError):
@@ -85,11 +85,11 @@ def test_tables_must_be_fine_enough_for_delta() -> None:
     strict = PrivacyTarget(8.0, 1e-6, NODE, 100)
     with pytest.raises(InputError, check=about("fraction_bits")):
         Perturbation(strict, 0.01, 64, 14, 3, DiscreteGaussian(4096.0))
-    coarse = Perturbation.calibrated(strict, clip=1.0, width=64, honest=3)
+    coarse = Perturbation.calibrate(strict, clip=1.0, width=64, honest=3)
     assert coarse.sampling_delta <= 1e-6 / 16
     assert coarse.noise.sigma < 2**11
     with pytest.raises(InputError):
-        Perturbation.calibrated(PrivacyTarget(8.0, 1e-9, NODE, 100), clip=1.0, width=64, honest=3)
+        Perturbation.calibrate(PrivacyTarget(8.0, 1e-9, NODE, 100), clip=1.0, width=64, honest=3)
 
 
 @pytest.mark.parametrize(("width", "honest", "bits"), [(0, 1, 4), (1, 0, 4), (1, 1, -1), (1, 1, 41)])
@@ -141,7 +141,7 @@ def test_a_discrete_gaussian_is_not_quite_the_continuous_one() -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_replacing_a_row_costs_more_than_leaving_it_out(family: type[TabulatedNoise]) -> None:
     """Epsilon 4 for a row that is present or zero is about 9 for one that is another, the cost of twice the norm."""
-    settings = Perturbation.calibrated(target(4.0), clip=1.0, width=30, honest=4, family=family)
+    settings = Perturbation.calibrate(target(4.0), clip=1.0, width=30, honest=4, family=family)
     replaced = settings.replacing_epsilon(4)
     assert 8.9 < replaced < 9.6
     if isinstance(settings.noise, DiscreteGaussian):
@@ -155,7 +155,7 @@ def test_replacing_a_row_costs_more_than_leaving_it_out(family: type[TabulatedNo
 def test_wherever_an_epsilon_is_printed_the_relation_is(relation: Relation) -> None:
     """Targets, budgets and noise say what neighbouring inputs differ in, and that it is there or all zero."""
     aim = target(4.0, relation)
-    settings = Perturbation.calibrated(aim, clip=1.0, width=4, honest=2)
+    settings = Perturbation.calibrate(aim, clip=1.0, width=4, honest=2)
     for said in (str(aim), repr(settings.open_budget())):
         assert f"epsilon=4, delta=1e-05 of {relation.unit}" in said
         assert "present or all zero" in said
@@ -179,7 +179,7 @@ def test_spending_beyond_the_budget_changes_nothing(asked: list[int]) -> None:
             assert not budget.affords(releases)
             with pytest.raises(BudgetExhaustedError, check=about("releases")):
                 budget.spend(releases)
-        assert budget.spent == counted
+        assert budget.spent_releases == counted
     assert budget.epsilon_spent <= TARGET.epsilon
     assert (budget.epsilon_spent == 0) == (counted == 0)
 

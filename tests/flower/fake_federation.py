@@ -15,12 +15,12 @@ from flwr.serverapp.strategy import FedAvg, Strategy
 from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
-from fgl_secure.aggregation.sums import Request as RoundRequest
+from fgl_secure.aggregation.sums import SumRequest as RoundRequest
 from fgl_secure.errors import MalformedMessageError, RoundsFailedError
 from fgl_secure.flower import SecureAggregationStrategy, secure_aggregation_mod
-from fgl_secure.flower.kept import Keeper, state_file
+from fgl_secure.flower.kept import StateStore, state_file
 from fgl_secure.flower.mod import Memory
-from fgl_secure.flower.records import Request
+from fgl_secure.flower.records import RequestRecord
 from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import MessageKind, Phase, decode
 
@@ -42,7 +42,7 @@ WORDS = {Stage.KEYS: "opening", **{stage: phase.label for phase, stage in ASKED.
 def stage_asked(message: Message) -> Stage | None:
     """The stage that a server's message is of; None if it is no stage."""
     try:
-        request = Request.of(message.content)
+        request = RequestRecord.of(message.content)
         asked = None if request is None else RoundRequest.from_bytes(request.message)
     except MalformedMessageError:
         return None
@@ -79,9 +79,9 @@ def record(values: Any) -> ArrayRecord:
     return ArrayRecord({"w": Array(np.asarray(values, dtype=np.float32))})
 
 
-def file_of(context: Context) -> Keeper:
+def file_of(context: Context) -> StateStore:
     """The file of a node's state."""
-    return Keeper(context, state_file(context))
+    return StateStore(context, state_file(context))
 
 
 def memory_of(context: Context) -> Memory | None:

@@ -32,7 +32,7 @@ from fgl_secure.flower.silos import FAILED_POST, Turn
 from fgl_secure.methods import FedStruct, HiFGL
 from fgl_secure.runtime.packing import named_from_bytes
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.sums import SumServer, carried
+from fgl_secure.training.processes.sums import SumServer, deliver_posts
 from tests.flower.fake_federation import FakeGrid, file_of, fresh_run, numbered_grid, record, strategy_of
 from tests.flower.nodes import grid_of
 from tests.graphs import two_communities
@@ -375,8 +375,8 @@ class AtMailbox:
             assert machine is not None, "it has a state"
             machine.restore(state)
         turns = self.turns | {party: Turn.of(content)}
-        if not self.mailbox._told(turns):
-            carried({party: turn.post for party, turn in turns.items()}, self.server)
+        if not self.mailbox._take_replies(turns):
+            deliver_posts({party: turn.post for party, turn in turns.items()}, self.server)
 
 
 class _Mailbox(SiloMailbox):
@@ -402,7 +402,7 @@ def _silo_runs() -> tuple[list[AtNode], list[AtMailbox]]:
     nodes, mailboxes = list[AtNode](), list[AtMailbox]()
     for method, scheme in RUNS:
         job, session = job_of(method, scheme, two_communities(devices=24, silos=3)), fresh_session()
-        grid, run = grid_of(job), ProgramRun(job.told, 3)
+        grid, run = grid_of(job), ProgramRun(job.complete_task, 3)
         _listening(grid, nodes, lambda session=session: session)  # type: ignore[misc]
         mailbox = _Mailbox(grid, run.server(session), run.parties, timeout=0.5)
         mailbox.heard = mailboxes

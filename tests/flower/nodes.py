@@ -18,7 +18,7 @@ from tests.flower.fake_federation import FakeGrid
 
 def grid_of(job: Job, told: Collection[str] = TOLD, parties: int | None = None, **app: Any) -> FakeGrid:
     """A node for each party of a run; of fewer parties only the first turn can be had."""
-    run = ProgramRun(job.told, job.graph.num_silos)
+    run = ProgramRun(job.complete_task, job.graph.num_silos)
     shares = [job.share(silo) for silo in range(run.silos)]
 
     def party(context: Context, session: bytes) -> SealedParty:
@@ -35,7 +35,7 @@ def grid_of(job: Job, told: Collection[str] = TOLD, parties: int | None = None, 
 
 def mailbox_of(job: Job, grid: FakeGrid, timeout: float = 0.5, session: bytes | None = None) -> SiloMailbox:
     """The server's side."""
-    run = ProgramRun(job.told, job.graph.num_silos)
+    run = ProgramRun(job.complete_task, job.graph.num_silos)
     return SiloMailbox(grid, run.server(session or fresh_session()), len(grid.apps), timeout)
 
 

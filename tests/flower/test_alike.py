@@ -10,7 +10,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from fgl_secure.errors import InputError, RoundsFailedError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
-from fgl_secure.flower.records import KEY, Request, digest_of, digest_of_configuration
+from fgl_secure.flower.records import KEY, RequestRecord, digest_of, digest_of_configuration
 from tests.error_codes import about
 from tests.flower.fake_federation import OFF, FakeGrid, app_of, record, strategy_of, update
 
@@ -45,7 +45,7 @@ def lying(grid: FakeGrid, told: bool) -> None:
     """A server that has all nodes but the target stand still; if `told`, it announces to each what it sends it."""
 
     def before(node: int, _stage: object, message: Message) -> Message:
-        request, content = Request.of(message.content), message.content
+        request, content = RequestRecord.of(message.content), message.content
         assert request is not None
         rate = 1.0 if node == TARGET else 0.0
         if "config" in content:
@@ -119,7 +119,7 @@ def test_server_cannot_announce_to_each_node_its_own_configuration() -> None:
     grid = configured({TARGET: 1.0})
 
     def before(node: int, _stage: object, message: Message) -> Message:
-        request = Request.of(message.content)
+        request = RequestRecord.of(message.content)
         assert request is not None
         if request.terms:
             config = digest_of_configuration(grid.contexts[node].run_config)
@@ -153,7 +153,7 @@ def test_server_cannot_swap_arrays_of_one_shape(told: bool) -> None:
     grid = FakeGrid([app_of(SecureAggregationMod(), train)] * 4)
 
     def before(node: int, _stage: object, message: Message) -> Message:
-        request, content = Request.of(message.content), message.content
+        request, content = RequestRecord.of(message.content), message.content
         if request is not None and request.terms and node != TARGET:
             content["arrays"] = by_position("w", "v")
             if told:
@@ -181,7 +181,7 @@ def test_clients_say_which_metric_is_their_weight() -> None:
 def test_strategies_that_send_nodes_different_things_are_told_so() -> None:
     """Such messages are an error at the server, before any of them is sent."""
     grid = obedient()
-    secure = SecureAggregationStrategy(FedAvg(), threshold=3, bound=8.0).secured(grid)
+    secure = SecureAggregationStrategy(FedAvg(), threshold=3, bound=8.0).secure_grid(grid)
     contents = [RecordDict({"arrays": record([0.0]), "config": ConfigRecord({"rate": rate})}) for rate in (0.5, 1.0)]
     with pytest.raises(InputError, check=about("messages for training")):
         secure.send_and_receive([Message(each, 100 + i, "train") for i, each in enumerate(contents)])

@@ -6,7 +6,7 @@ import pytest
 from flwr.app import Error, Message, RecordDict
 
 from fgl_secure.flower import rounds as module
-from fgl_secure.flower.records import Answer
+from fgl_secure.flower.records import AnswerRecord
 from fgl_secure.flower.rounds import Patience, exchange
 from fgl_secure.protocols.secagg.terms import Stage
 from tests.flower.fake_federation import FakeGrid, app_of, update
@@ -19,7 +19,7 @@ def _eager(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def echoing(*silent: int) -> tuple[FakeGrid, dict[int, Message]]:
     """Three nodes that answer anything, but for some that never do, and a message for each."""
-    app = app_of(lambda message, _context, _call: Answer(b"yes").to(message), lambda _m, _c: update([0.0]))
+    app = app_of(lambda message, _context, _call: AnswerRecord(b"yes").to(message), lambda _m, _c: update([0.0]))
     grid = FakeGrid([app] * 3)
 
     def tamper(node: int, _stage: Stage | None, reply: Message) -> Message | None:

@@ -52,7 +52,7 @@ def test_the_apps_of_one_command_sign_keys(job: Job, tmp_path: Path, caplog: pyt
     """The command has a file of its own for each party, and signs without being asked to."""
     save_shares(job, tmp_path)
     save_identities(SILOS, tmp_path)
-    run = ProgramRun(job.told, SILOS)
+    run = ProgramRun(job.complete_task, SILOS)
     grid = FakeGrid([app_of(run, tmp_path) for _ in range(SILOS)])
     for number, context in enumerate(grid.contexts.values()):
         context.node_config["partition-id"] = number

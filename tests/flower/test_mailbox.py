@@ -14,7 +14,7 @@ from flwr.common.constant import ErrorCode
 
 from fgl_secure.errors import InputError, StateFileError
 from fgl_secure.flower import mailbox
-from fgl_secure.flower.kept import Keeper
+from fgl_secure.flower.kept import StateStore
 from fgl_secure.flower.mailbox import CRASHES, RunStoppedError
 from fgl_secure.flower.silos import WHO, Turn
 from fgl_secure.methods.fedavg.program import UpdateRule, clients_of
@@ -226,7 +226,7 @@ def test_a_dead_node_is_named_with_what_was_due_and_what_is_over(
 def test_a_file_of_another_run_is_nobody_s_state(tmp_path: Path) -> None:
     """A new session begins anew; what is no state is refused."""
     context = Context(1, 1, node_config={}, state=RecordDict(), run_config={})
-    keeper, value = Keeper(context, tmp_path / "state"), np.arange(3)
+    keeper, value = StateStore(context, tmp_path / "state"), np.arange(3)
     assert (keeper.load(b"a" * 16), keeper.session) == (None, None)
     keeper.store(b"a" * 16, {"turns": value})
     found = keeper.load(b"a" * 16)

@@ -10,8 +10,8 @@ import pytest
 from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 
 from fgl_secure.aggregation.encoding import IntegerRule
-from fgl_secure.aggregation.sums import Purpose
-from fgl_secure.aggregation.sums import Request as RoundRequest
+from fgl_secure.aggregation.sums import SumKind
+from fgl_secure.aggregation.sums import SumRequest as RoundRequest
 from fgl_secure.errors import (
     InputError,
     MalformedMessageError,
@@ -21,7 +21,7 @@ from fgl_secure.errors import (
 )
 from fgl_secure.flower import SecureAggregationMod, secure_aggregation_mod
 from fgl_secure.flower.mod import APP_FAILED, MOST_SESSIONS, NO_PART, Memory
-from fgl_secure.flower.records import KEY, Answer, Request, digest_of_configuration
+from fgl_secure.flower.records import KEY, AnswerRecord, RequestRecord, digest_of_configuration
 from fgl_secure.flower.terms import MIN_CLIENTS_KEY, MIN_THRESHOLD_KEY, ClientPolicy, RoundTerms
 from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.secagg.terms import Stage
@@ -76,7 +76,7 @@ def test_server_cannot_talk_a_client_out_of_its_policy(
 
 def test_configuration_cannot_loosen_a_policy() -> None:
     """Lower numbers in a configuration are of no effect, so that a run cannot undo what the app asks for."""
-    policy = ClientPolicy(5, 4).tightened({MIN_CLIENTS_KEY: 2, MIN_THRESHOLD_KEY: 2}, {})
+    policy = ClientPolicy(5, 4).tighten({MIN_CLIENTS_KEY: 2, MIN_THRESHOLD_KEY: 2}, {})
     assert (policy.min_clients, policy.min_threshold) == (5, 4)
 
 
@@ -187,8 +187,8 @@ MALFORMED: dict[str, Any] = {
     "entries": lambda asked: dataclasses.replace(
         asked, opening=dataclasses.replace(asked.opening, bounds=None, opened=b"\0")
     ),
-    "marks": lambda asked: dataclasses.replace(asked, purpose=Purpose.MARKS),
-    "the other sum": lambda asked: dataclasses.replace(asked, purpose=Purpose.RANGES),
+    "marks": lambda asked: dataclasses.replace(asked, purpose=SumKind.CONTRIBUTOR_COUNT),
+    "the other sum": lambda asked: dataclasses.replace(asked, purpose=SumKind.RANGES),
     "another round": lambda asked: dataclasses.replace(asked, number=7),
 }
 
@@ -204,11 +204,11 @@ def test_malformed_requests_train_no_app() -> None:
     grid = FakeGrid([app_of(secure_aggregation_mod, train)] * 4)
 
     def before(node: int, stage: Stage | None, message: Message) -> Message:
-        request = Request.of(message.content)
+        request = RequestRecord.of(message.content)
         if stage is Stage.KEYS and node == 101 and request is not None:
             for change in MALFORMED.values():
                 wrong = change(RoundRequest.from_bytes(request.message)).to_bytes()
-                content = Request(wrong, request.terms).added_to(message.content)
+                content = RequestRecord(wrong, request.terms).added_to(message.content)
                 bad = Message(content, node, "train", group_id=message.metadata.group_id)
                 assert all(grid.run_app(node, bad).has_error() for _ in range(4))
             assert 101 not in calls
@@ -303,7 +303,7 @@ def test_server_bisects_the_weight_of_a_client_that_lets_it() -> None:
 
     class Forgetful(SecureAggregationMod):
         def __call__(self, message: Message, context: Context, call_next: Any) -> Message:
-            request = Request.of(message.content)
+            request = RequestRecord.of(message.content)
             if request is not None and request.terms:
                 context.run_id = fresh_run()
             return super().__call__(message, context, call_next)
@@ -376,14 +376,14 @@ def test_ranges_that_no_maximum_gives_are_refused() -> None:
         grid = numbered_grid(secure_aggregation_mod)
 
         def before(_node: int, stage: Stage | None, message: Message, bound: float = bound) -> Message:
-            request = Request.of(message.content)
+            request = RequestRecord.of(message.content)
             if stage is Stage.KEYS and request is not None:
                 asked = RoundRequest.from_bytes(request.message)
                 if asked.opening is not None and asked.opening.bounds is not None:
                     bounds = dict.fromkeys(asked.opening.bounds, bound)
                     opening = dataclasses.replace(asked.opening, bounds=bounds)
                     named = dataclasses.replace(asked, opening=opening).to_bytes()
-                    message.content = Request(named, request.terms).added_to(message.content)
+                    message.content = RequestRecord(named, request.terms).added_to(message.content)
             return message
 
         grid.before = before
@@ -417,12 +417,12 @@ def test_replies_that_cannot_be_averaged_are_refused_at_the_client(content: Reco
 
 def test_identity_is_told_only_where_there_is_one() -> None:
     """The question who a client is gets its public key, or none; and the digest of its run's configuration."""
-    question = Message(Request(b"").added_to(RecordDict()), 100, "train")
-    assert Answer.of(numbered_grid(secure_aggregation_mod).run_app(100, question).content).identity == b""
+    question = Message(RequestRecord(b"").added_to(RecordDict()), 100, "train")
+    assert AnswerRecord.of(numbered_grid(secure_aggregation_mod).run_app(100, question).content).identity == b""
     own = Identity(b"i" * 32)
     mod = SecureAggregationMod(identity=lambda _c: own, trusted=[own.public])
-    answer = Answer.of(numbered_grid(mod).run_app(100, question).content)
-    assert answer == Answer(b"", own.public, digest_of_configuration({}))
+    answer = AnswerRecord.of(numbered_grid(mod).run_app(100, question).content)
+    assert answer == AnswerRecord(b"", own.public, digest_of_configuration({}))
 
 
 TERMS = RoundTerms(
@@ -483,7 +483,7 @@ def test_malformed_terms_are_refused(name: str, value: Any) -> None:
 def test_impossible_terms_are_refused(changes: dict[str, Any]) -> None:
     """Terms of a round that cannot be are refused before the client keeps anything of them."""
     context = Context(fresh_run(), 100, {}, RecordDict(), {})
-    request = Request(b"x", dataclasses.replace(TERMS, **changes).to_bytes())
+    request = RequestRecord(b"x", dataclasses.replace(TERMS, **changes).to_bytes())
     with pytest.raises((InputError, ProtocolError)):
         secure_aggregation_mod(Message(request.added_to(RecordDict()), 100, "train"), context, never)
     assert memory_of(context) is None

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from flwr.app import Context, Message, RecordDict
 
-from fgl_secure.aggregation.sums import Request as RoundRequest
+from fgl_secure.aggregation.sums import SumRequest as RoundRequest
 from fgl_secure.errors import StateFileError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy, secure_aggregation_mod
-from fgl_secure.flower.kept import STATE_VARIABLE, UNUSED_SECONDS, Keeper
+from fgl_secure.flower.kept import STATE_VARIABLE, UNUSED_SECONDS, StateStore
 from fgl_secure.flower.mod import NO_STATE
-from fgl_secure.flower.records import Request
+from fgl_secure.flower.records import RequestRecord
 from fgl_secure.flower.terms import RoundTerms
+from fgl_secure.protocols.pairwise_masking.plan import UnmaskRequest
 from fgl_secure.protocols.secagg.terms import Stage
-from fgl_secure.protocols.pairwise_masking.plan import Ask
 from fgl_secure.runtime import decode, encode
 from tests.flower import fake_federation
 from tests.flower.fake_federation import FakeGrid, app_of, file_of, fresh_run, never, record, update
@@ -41,7 +41,10 @@ def played(grid: FakeGrid, **settings: Any) -> SecureAggregationStrategy:
     return fake_federation.played(grid, start=record(np.zeros(40)), **settings)
 
 
-OTHERS: dict[Stage, tuple[str, int]] = {Stage.VECTORS: ("told", False), Stage.AGREEMENT: ("asked", Ask.MASK_KEY)}
+OTHERS: dict[Stage, tuple[str, int]] = {
+    Stage.VECTORS: ("told", False),
+    Stage.AGREEMENT: ("asked", UnmaskRequest.MASK_KEY),
+}
 """What a server says in a stage of a client that has dropped out, and where."""
 
 
@@ -49,9 +52,9 @@ def other(grid: FakeGrid, message: Message, stage: Stage) -> Message:
     """The same message with one more client that has dropped out, which is not the one that it is for."""
     field, value = OTHERS[stage]
     node = message.metadata.dst_node_id
-    opening = next(Request.of(sent.content) for to, sent in grid.delivered if to == node)
+    opening = next(RequestRecord.of(sent.content) for to, sent in grid.delivered if to == node)
     assert opening is not None
-    request = Request.of(message.content)
+    request = RequestRecord.of(message.content)
     assert request is not None
     asked = RoundRequest.from_bytes(request.message)
     batch = decode(asked.batches[0], asked.session)
@@ -59,7 +62,7 @@ def other(grid: FakeGrid, message: Message, stage: Stage) -> Message:
     flags[..., (RoundTerms.from_bytes(opening.terms).index + 1) % flags.shape[-1]] = value
     changed = dataclasses.replace(batch, fields={**batch.fields, field: flags})
     asked = dataclasses.replace(asked, batches=(encode(changed, asked.session),))
-    return Message(Request(asked.to_bytes()).added_to(RecordDict()), node, "train")
+    return Message(RequestRecord(asked.to_bytes()).added_to(RecordDict()), node, "train")
 
 
 @pytest.mark.parametrize("stage", OTHERS)
@@ -251,9 +254,9 @@ def test_a_state_without_a_folder_names_the_variable(
         named = {"file": tmp_path / "file", "relative": "states", "shared": shared}[where]
         monkeypatch.setenv(STATE_VARIABLE, str(named))
     context = Context(fresh_run(), 100, {}, RecordDict(), {})
-    with pytest.raises(StateFileError), Keeper(context, None):
+    with pytest.raises(StateFileError), StateStore(context, None):
         pass
-    message = Message(Request(b"x", b"x").added_to(RecordDict()), 100, "train")
+    message = Message(RequestRecord(b"x", b"x").added_to(RecordDict()), 100, "train")
     message.metadata.__dict__["_message_id"] = "asked"
     reply = secure_aggregation_mod(message, context, never)
     assert reply.error.reason == NO_STATE
@@ -321,13 +324,13 @@ def test_a_copy_of_the_lock_in_a_child_holds_nobody_up(tmp_path: Path, monkeypat
     context = Context(fresh_run(), 100, {}, RecordDict(), {})
     with monkeypatch.context() as patch:
         patch.setattr("os.open", open_and_copy)
-        with Keeper(context, tmp_path / "state"):
+        with StateStore(context, tmp_path / "state"):
             pass
     assert len(copies) == 1
     entered = threading.Event()
 
     def enter() -> None:
-        with Keeper(context, tmp_path / "state"):
+        with StateStore(context, tmp_path / "state"):
             entered.set()
 
     threading.Thread(target=enter, daemon=True).start()

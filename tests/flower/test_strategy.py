@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedMedian, Krum, Strategy
 from fgl_secure.errors import InputError, RoundsFailedError, TooFewClientsError
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 from fgl_secure.flower.mod import NO_PART
-from fgl_secure.flower.records import KEY, Answer
+from fgl_secure.flower.records import KEY, AnswerRecord
 from fgl_secure.flower.rounds import REFUSED
 from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.secagg.terms import Stage
@@ -116,7 +116,7 @@ def test_garbage_counts_as_no_answer(stage: Stage, what: str) -> None:
     first: dict[int, bytes] = {}
 
     def tamper(node: int, asked: Stage | None, reply: Message) -> Message | None:
-        answer = Answer.of(reply.content).message
+        answer = AnswerRecord.of(reply.content).message
         first.setdefault(node, answer)
         if node != 101 or asked is not stage:
             return reply
@@ -125,7 +125,7 @@ def test_garbage_counts_as_no_answer(stage: Stage, what: str) -> None:
         if what == "error":
             return Message(Error(2, "it broke"), reply_to=sent[node])
         garbage = wrong.get(what, first[node] if stage is not Stage.KEYS else b"FGLM")
-        return Answer(garbage).to(sent[node])
+        return AnswerRecord(garbage).to(sent[node])
 
     sent: dict[int, Message] = {}
 
@@ -290,9 +290,9 @@ def test_bare_grid_is_refused() -> None:
         secure.configure_train(1, record(np.zeros(3)), ConfigRecord(), grid)
     message = Message(RecordDict({"arrays": record(np.zeros(3))}), 100, "train")
     with pytest.raises(InputError, check=about("messages for training")):
-        secure.secured(grid).push_messages([message])
+        secure.secure_grid(grid).push_messages([message])
     with pytest.raises(InputError, check=about("messages")):
-        secure.secured(grid).send_and_receive([message, message])
+        secure.secure_grid(grid).send_and_receive([message, message])
     assert grid.delivered == []
 
 
@@ -360,7 +360,7 @@ def test_message_without_arrays_fails_the_round() -> None:
     secure = strategy_of(skip_failed_rounds=False)
     bare = [Message(RecordDict({"m": MetricRecord({"x": 1.0})}), node, "train") for node in (100, 101, 102)]
     with pytest.raises(InputError, check=about("message for training")):
-        secure.secured(federation()).send_and_receive(bare)
+        secure.secure_grid(federation()).send_and_receive(bare)
     two = RecordDict({"a": ArrayRecord(), "b": record([1.0])})
     with pytest.raises(InputError, check=about("message for training")):
-        secure.secured(federation()).send_and_receive([Message(two, node, "train") for node in (100, 101)])
+        secure.secure_grid(federation()).send_and_receive([Message(two, node, "train") for node in (100, 101)])

@@ -17,13 +17,13 @@ from fgl_secure.cli.printing import describe_comparison
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, datasets
 from fgl_secure.graph.data import GraphSets
-from fgl_secure.ledger import Ledger
+from fgl_secure.ledger import RunLedger
 from fgl_secure.methods import Fed2GNN, FedSpray, FedVN, HiFGL, names
 from fgl_secure.methods import method as method_of
 from fgl_secure.methods.comparison import (
     SECURED,
-    Comparison,
-    Reading,
+    AttackReading,
+    MethodComparison,
     compare,
     fitting_scheme,
     render_html,
@@ -59,9 +59,9 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(path: Path) -> Comparison:
+def found(path: Path) -> MethodComparison:
     """Three methods of which one is for other data, one round."""
-    return compare(DATA, MASKED, QUICK, ATTACKS, seeds=(1,), ledger=Ledger(path), command="fgl-secure compare")
+    return compare(DATA, MASKED, QUICK, ATTACKS, seeds=(1,), ledger=RunLedger(path), command="fgl-secure compare")
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def audited() -> Report:
     return audit(QUICK[0], DATA, ("plaintext", *MASKED), ATTACKS, seed=1)
 
 
-def test_a_line_has_the_audits_own_figures(audited: Report, found: Comparison) -> None:
+def test_a_line_has_the_audits_own_figures(audited: Report, found: MethodComparison) -> None:
     """Scores, bytes and readings are those of the reports, for the run in the clear and the secured one."""
     line = found.lines[0]
     assert (line.name, line.title) == ("fedspray", "FedSpray")
@@ -90,18 +90,18 @@ def _of(part: Any) -> dict[str, dict[str, Any]]:
     return dict(part["protocols"])
 
 
-def test_the_attack_breaks_what_is_in_the_clear_and_not_what_is_secured(found: Comparison) -> None:
+def test_the_attack_breaks_what_is_in_the_clear_and_not_what_is_secured(found: MethodComparison) -> None:
     """The most frequent label of a client is read in the clear, and no better than the prior from the sum."""
     clear, secured = found.lines[0].sides
     assert clear.worst is not None
     assert (clear.worst.attack, clear.worst.verdict) == ("proxy-counts", "broken")
     assert secured.worst is None
-    assert clear.recovered > 0.5 > secured.recovered == 0
+    assert clear.worst_excess > 0.5 > secured.worst_excess == 0
     assert clear.scores == secured.scores
     assert {reading.attack for side in found.lines[0].sides for reading in side.readings} == {"proxy-counts"}
 
 
-def test_not_attacked_and_nothing_found_are_two_words(found: Comparison) -> None:
+def test_not_attacked_and_nothing_found_are_two_words(found: MethodComparison) -> None:
     """Relays that see Fed2GNN's graph, and whose view no attack reads, are named; finding nothing is no such gap."""
     scheme = "relay-coded[p=2305843009213693951,k_min=1,graph-shown]"
     hops = Fed2GNN(epochs=1, hops=1, neighbours=4)
@@ -121,13 +121,13 @@ def test_not_attacked_and_nothing_found_are_two_words(found: Comparison) -> None
 
 def test_the_worst_reading_is_the_largest_excess_unless_a_claim_falls() -> None:
     """A high value over a high prior comes after a lower one over none; a violated guarantee comes before both."""
-    high = Reading("a", "s", "recall", 1.0, 0.99, 1.0, 0.894, 10, "leaks", "found", 0)
+    high = AttackReading("a", "s", "recall", 1.0, 0.99, 1.0, 0.894, 10, "leaks", "found", 0)
     excess = replace(high, attack="b", value=0.4, low=0.3, prior=0.0)
     fell = replace(high, attack="c", value=0.2, low=0.1, prior=0.0, tone="violated")
     assert sorted((high, excess, fell), key=lambda each: each.rank) == [fell, excess, high]
 
 
-def test_who_does_not_fit_is_named_with_the_reason(found: Comparison) -> None:
+def test_who_does_not_fit_is_named_with_the_reason(found: MethodComparison) -> None:
     assert [(each.name, each.reason) for each in found.left_out] == [
         ("fedvn", "data must be a set of many small graphs for FedVN")
     ]
@@ -175,10 +175,10 @@ def test_bad_choices_are_refused_before_anything_runs(
         compare(**words)
 
 
-def test_finished_runs_are_not_run_again(path: Path, found: Comparison, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_runs_are_not_run_again(path: Path, found: MethodComparison, monkeypatch: pytest.MonkeyPatch) -> None:
     """A second comparison reads all from the file, to the same figures; other options, or data, are run."""
     monkeypatch.setattr("fgl_secure.methods.comparison.examine", lambda *_, **__: pytest.fail("it ran again"))
-    again = compare(DATA, MASKED, QUICK, ATTACKS, seeds=(1,), ledger=Ledger(path), command="fgl-secure compare")
+    again = compare(DATA, MASKED, QUICK, ATTACKS, seeds=(1,), ledger=RunLedger(path), command="fgl-secure compare")
     assert again.as_json() == found.as_json()
     held = DATA.federated(0)
     features = held.graph.features.copy()
@@ -186,12 +186,12 @@ def test_finished_runs_are_not_run_again(path: Path, found: Comparison, monkeypa
     other = replace(held, graph=replace(held.graph, stored=features))
     for data, methods in ((other, QUICK), (DATA, (FedSpray(epochs=2),)), (replace(DATA, silos=4), QUICK)):
         with pytest.raises(pytest.fail.Exception, match="it ran again"):
-            compare(data, MASKED, methods, ATTACKS, ledger=Ledger(path))
+            compare(data, MASKED, methods, ATTACKS, ledger=RunLedger(path))
 
 
 def test_of_seeds_the_worst_reading_counts() -> None:
     """A promise that falls once has fallen; scores are averaged."""
-    quiet = Reading("a", "s", "rows", 0.9, 0.8, 1.0, 0.9, 10, "not detected", "quiet", 0)
+    quiet = AttackReading("a", "s", "rows", 0.9, 0.8, 1.0, 0.9, 10, "not detected", "quiet", 0)
     fell = replace(quiet, value=0.3, low=0.2, prior=0.0, verdict="leaks", tone="violated", seed=1)
     founds: list[dict[str, Any]] = [
         {"sides": [{"scheme": "s", "score": score, "bytes": size, "seconds": 1.0, "readings": [_plain(each)],
@@ -207,8 +207,8 @@ def test_of_seeds_the_worst_reading_counts() -> None:
     assert side_of(founds, 1) is None
 
 
-def _plain(reading: Reading) -> dict[str, Any]:
-    return {name: getattr(reading, name) for name in Reading.__dataclass_fields__}
+def _plain(reading: AttackReading) -> dict[str, Any]:
+    return {name: getattr(reading, name) for name in AttackReading.__dataclass_fields__}
 
 
 class Page(HTMLParser):
@@ -234,7 +234,7 @@ class Page(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_the_page_is_whole_and_loads_nothing(found: Comparison) -> None:
+def test_the_page_is_whole_and_loads_nothing(found: MethodComparison) -> None:
     """Every element is closed, nothing is fetched, and all methods and the one left out are there."""
     text = render_html(found)
     page = Page(text)
@@ -244,9 +244,9 @@ def test_the_page_is_whole_and_loads_nothing(found: Comparison) -> None:
     assert render_html(found) == text
 
 
-def test_contradictions_are_those_of_chosen_schemes(found: Comparison) -> None:
+def test_contradictions_are_those_of_chosen_schemes(found: MethodComparison) -> None:
     """What falls in the clear, where nobody hoped for anything, is shown and not counted."""
-    fell = Reading("a", "s", "rows", 0.3, 0.2, 0.4, 0.0, 10, "leaks", "violated", 0)
+    fell = AttackReading("a", "s", "rows", 0.3, 0.2, 0.4, 0.0, 10, "leaks", "violated", 0)
     line = found.lines[0]
     assert line.secured is not None
     clear = replace(found, lines=(replace(line, clear=replace(line.clear, readings=(fell,))),))
@@ -257,7 +257,7 @@ def test_contradictions_are_those_of_chosen_schemes(found: Comparison) -> None:
     assert "One finding violates" in summary(secured)
 
 
-def test_all_forms_tell_the_same(found: Comparison, tmp_path: Path) -> None:
+def test_all_forms_tell_the_same(found: MethodComparison, tmp_path: Path) -> None:
     """Terminal, Markdown and JSON have each run's score and bytes."""
     written = {place.suffix: place.read_text(encoding="utf-8") for place in found.write(tmp_path / "out")}
     assert written[".md"] == render_markdown(found)
@@ -303,7 +303,7 @@ def test_a_contradicted_claim_of_a_named_scheme_is_the_status(
     assert main([*words, "--scheme", "relay-coded"]) == OK
 
 
-def test_what_a_name_holds_is_escaped(found: Comparison) -> None:
+def test_what_a_name_holds_is_escaped(found: MethodComparison) -> None:
     """A title or reason with markup stays text."""
     hostile = replace(found, lines=(replace(found.lines[0], title="<script>"),), left_out=found.left_out)
     assert "<script>" not in render_html(hostile)

@@ -27,7 +27,7 @@ from fgl_secure.training.backbones import GCNLayer
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.rounds import Figures, TrainingRounds
 from tests.graphs import two_communities
 
 Said = set[tuple[str, str, str]]
@@ -61,7 +61,7 @@ def secured(method: Method, scheme: str | None = None, data: Source = GRAPH) -> 
     return subject.job
 
 
-class EveryCollective(Rounds):
+class EveryCollective(TrainingRounds):
     """Calls each collective of a run once, and says nothing else."""
 
     def __init__(self, talk: Collectives, topologies: frozenset[str], *, between: bool) -> None:
@@ -74,7 +74,7 @@ class EveryCollective(Rounds):
         """Of round 0."""
         talk, silo, nothing = self.talk, self.silo.silo, np.zeros(2)
         if NEIGHBOURS in self._topologies:
-            count = OwnPairs.of(self.silo, talk.wanted).sums.shape[0] if self._between else len(self.silo.nodes)
+            count = OwnPairs.of(self.silo, talk.summed_edges).sums.shape[0] if self._between else len(self.silo.nodes)
             rows = torch.ones((count, 1), requires_grad=not self._between)
             talk.backward(talk.neighbours(rows)[1].sum())
         if MEMBERS in self._topologies:
@@ -119,7 +119,7 @@ def of_collectives(job: Job) -> Said:
     task, between = job.task, job.settle(job.channel(SimulationCoins(0)))
     topologies = frozenset(task.schemes)
 
-    def make(talk: Collectives, _coins: Coins) -> Rounds:
+    def make(talk: Collectives, _coins: Coins) -> TrainingRounds:
         return EveryCollective(talk, topologies, between=task.between)
 
     alone = replace(job, task=replace(task, make=make), settle=lambda _: between, driver=OneProcess, shown=None)

@@ -14,8 +14,8 @@ from fgl_secure import backbones, methods, plugins
 from fgl_secure.auditing.audit import audit
 from fgl_secure.auditing.method import Method, check_method
 from fgl_secure.auditing.train import train
-from fgl_secure.config_fields import choice, choices_of
 from fgl_secure.cli.main import BAD_INPUT, OK, main
+from fgl_secure.config_fields import choice, choices_of
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Data
 from fgl_secure.methods import FedAvg, HiFGL

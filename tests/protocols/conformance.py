@@ -57,7 +57,7 @@ def ideal(grouping: Grouping, values: Reals) -> NDArray[np.float64]:
 
 def along(grouping: Grouping, direction: Direction) -> Grouping:
     """The grouping in the direction of a pass."""
-    return grouping if direction is Direction.FORWARD else grouping.reversed()
+    return grouping if direction is Direction.FORWARD else grouping.reverse()
 
 
 def channel_of(parties: Directory, loss: Loss | None = None) -> Channel:
@@ -169,7 +169,7 @@ class SchemeConformance(ABC):
         case = self.fit(case)
         channel, g = channel_of(case.directory), case.grouping
         session = opened(self.scheme, channel, g, 1)
-        for step, way in ((FORWARD, g), (BACKWARD, g.reversed())):
+        for step, way in ((FORWARD, g), (BACKWARD, g.reverse())):
             session.sum(np.zeros((len(way.row_owner), 1)), step)
         involved = {*g.row_owner.tolist(), *g.group_owner.tolist()}
         involved |= {*g.row_custodian.tolist(), *g.group_custodian.tolist()}

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, MalformedMessageError, ProtocolError
-from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product
-from fgl_secure.protocols.coded_products.parties import Devices
+from fgl_secure.protocols.coded_products import CodedProducts, OuterProduct, ProductLayout
+from fgl_secure.protocols.coded_products.parties import ProductDevices
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, TOPOLOGIES, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Messages, OwnDraws, Phase, Role, Step, decode, encode, simulate
-from fgl_secure.runtime.packing import packed, unpacked
+from fgl_secure.runtime.packing import pack, unpack
 from tests.protocols.partners.graphs import keys_of
 
 Array = NDArray[Any]
@@ -32,7 +32,7 @@ VARIABLE = "FGL_SECURE_FUZZ"
 MOST_BYTES = 2**26
 """That may be taken for one of these messages, all of which are below a hundred kilobytes."""
 WIDTH = 3
-PRODUCTS = Layout((Product(1, 3, 2, static=True), Product(1, 2, 2)))
+PRODUCTS = ProductLayout((OuterProduct(1, 3, 2, static=True), OuterProduct(1, 2, 2)))
 Prepare = Callable[[Random], Callable[[], object]]
 """Makes a changed message; what it gives has the receiver hear it, and raises where it is refused."""
 EXTREMES = (0, 1, 2, -1, 127, 255, 2**16, 2**31 - 1, 2**32, 2**61 - 1, 2**62, 2**63 - 1, -(2**63))
@@ -70,14 +70,14 @@ class Arrival:
         mine = np.isin(messages.receivers, self.machine.parties)
         if mine.any():
             try:
-                self.machine.take(messages.rows(mine))
+                self.machine.receive(messages.rows(mine))
             except ProtocolError:
                 assert alike(self.machine.state(), self.state)
                 raise
-        for said in self.machine.turn():
+        for said in self.machine.step():
             encode(said, SESSION)
-        while self.machine.settle():  # the rest is silent: what arrived is decoded, or refused
-            for said in self.machine.turn():
+        while self.machine.on_idle():  # the rest is silent: what arrived is decoded, or refused
+            for said in self.machine.step():
                 encode(said, SESSION)
         _ = self.machine.sums
 
@@ -107,16 +107,16 @@ class Listening(SumMachine):
     def begin(self, step: Step, rows: Array | None = None) -> None:
         self._machine.begin(step, rows)
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         state = {name: value.copy() for name, value in self._machine.state().items()}
         self._heard.append(Arrival(self._machine, state, encode(messages, SESSION)))
-        self._machine.take(messages)
+        self._machine.receive(messages)
 
-    def turn(self) -> Iterable[Messages]:
-        return self._machine.turn()
+    def step(self) -> Iterable[Messages]:
+        return self._machine.step()
 
-    def settle(self) -> bool:
-        return self._machine.settle()
+    def on_idle(self) -> bool:
+        return self._machine.on_idle()
 
     def state(self) -> Mapping[str, Array]:
         return self._machine.state()
@@ -169,7 +169,7 @@ def arrivals(scheme: Scheme) -> list[Arrival]:
     for name in TOPOLOGIES:
         parties, topology = small(name, scheme)
         if scheme.refuses(topology) is None:
-            _run(scheme.fitted(topology), parties, topology, found)
+            _run(scheme.fit(topology), parties, topology, found)
         if isinstance(scheme, CodedProducts) and name == MEMBERS:
             _run_products(scheme, parties, topology, found)
     return found
@@ -190,7 +190,7 @@ def _run_products(scheme: CodedProducts, parties: Directory, topology: Topology,
 
 
 def _has_rows(machine: SumMachine) -> bool:
-    return isinstance(machine, Listening) and isinstance(machine.inner, Devices)
+    return isinstance(machine, Listening) and isinstance(machine.inner, ProductDevices)
 
 
 def _run(scheme: Scheme, parties: Directory, topology: Topology, heard: list[Arrival]) -> None:
@@ -416,14 +416,14 @@ def changed_bytes(data: bytes, random: Random, session: bytes) -> bytes:
         return other_bytes(data, random)
     fields: list[bytes] = []
     with suppress(MalformedMessageError):
-        fields = unpacked(data)
+        fields = unpack(data)
     if fields:
         at = random.randrange(len(fields))
         if random.random() < 0.1:
             fields[at : at + 1] = [fields[at]] * random.choice((0, 2))
         else:
             fields[at] = changed_bytes(fields[at], random, session)
-        return packed(fields)
+        return pack(fields)
     if data.startswith(b"FGLM"):
         with suppress(FglSecureError):
             return _changed_batch(data, random, session)

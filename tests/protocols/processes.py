@@ -61,7 +61,7 @@ class Processes:
 
     def _turn(self, order: list[int]) -> bool:
         """One turn of all; whether anybody said anything."""
-        said = [[encode(messages) for machine in machines for messages in machine.turn()] for machines in self.hosts]
+        said = [[encode(messages) for machine in machines for messages in machine.step()] for machines in self.hosts]
         for machine in self.machines:
             machine.restore({name: value.copy() for name, value in machine.state().items()})
         for data in (data for host in order for data in said[host]):
@@ -69,9 +69,9 @@ class Processes:
             for machine in self.machines:
                 mine = np.isin(messages.receivers, machine.parties)
                 if mine.any():
-                    machine.take(messages.rows(mine))
+                    machine.receive(messages.rows(mine))
         return any(said)
 
     def _way(self, step: Step) -> Grouping:
         grouping = self.topology.grouping
-        return grouping if step.direction is Direction.FORWARD else grouping.reversed()
+        return grouping if step.direction is Direction.FORWARD else grouping.reverse()

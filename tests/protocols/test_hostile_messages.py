@@ -50,7 +50,7 @@ def test_messages_of_another_step_move_nobody(scheme: Scheme) -> None:
     for arrival in genuine:
         arrival.machine.restore(arrival.state)
         with pytest.raises(ProtocolError):
-            arrival.machine.take(replace(decode(arrival.data), step=Step(7)))
+            arrival.machine.receive(replace(decode(arrival.data), step=Step(7)))
         assert alike(arrival.machine.state(), arrival.state)
 
 
@@ -60,7 +60,7 @@ def test_parties_with_impossible_numbers_are_nobody() -> None:
     for sender, receiver in ((2**63 - 1, 3), (-1, 3), (1, 8), (1, -2), (-(2**63), 2**63 - 1)):
         senders, receivers = np.array([sender, 1, 2, 2]), np.array([receiver, 3, 3, 4])
         messages = Messages(Phase.VALUES, Step(0), senders, receivers, {})
-        rows, places = due.found(messages)
+        rows, places = due.find(messages)
         assert rows is not None
         assert (rows.tolist(), places.tolist()) == ([1, 2, 3], [0, 1, 2])
 
@@ -71,7 +71,7 @@ def test_points_that_code_nothing_are_refused(point: int | None) -> None:
     arrival = next(each for each in arrivals(SecretMessagePassing()) if decode(each.data).phase is Phase.PARAMETERS)
     messages = decode(arrival.data)
     arrival.machine.restore(arrival.state)
-    arrival.machine.take(messages)
+    arrival.machine.receive(messages)
     mu = messages[PAYLOAD].copy()
     mu[:, 0] = mu[:, 1] if point is None else point
     with pytest.raises(MalformedMessageError):

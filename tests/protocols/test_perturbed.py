@@ -93,7 +93,7 @@ def silent(width: int = 3) -> Perturbation:
 def noisy(**changes: object) -> Perturbation:
     """Calibrated settings with real noise."""
     settings = {"clip": 2.0, "width": 3, "honest": 1} | changes
-    return Perturbation.calibrated(TARGET, **settings)  # type: ignore[arg-type]
+    return Perturbation.calibrate(TARGET, **settings)  # type: ignore[arg-type]
 
 
 class TestOverPlaintext(SchemeConformance):
@@ -103,7 +103,7 @@ class TestOverPlaintext(SchemeConformance):
     lossy_phase = Phase.VALUES
 
     def allowed_error(self, grouping: Grouping) -> float:
-        return max(grouping.largest_group, grouping.reversed().largest_group, 1) * 2.0**-BITS
+        return max(grouping.largest_group, grouping.reverse().largest_group, 1) * 2.0**-BITS
 
     def expected_traffic(self, grouping: Grouping, width: int) -> Traffic:
         m = len(grouping.source)
@@ -273,8 +273,8 @@ def test_senders_beyond_the_cap_are_refused_in_both_passes() -> None:
     """A device with three messages in either pass is refused under a cap of two, before anything is sent."""
     case = star(3, 1)
     target = replace(TARGET, relation=Relation(Unit.NODE, 2))
-    scheme = Perturbed(Plaintext(), Perturbation.calibrated(target, clip=1.0, width=1, honest=1))
-    for grouping in (case.grouping, case.grouping.reversed()):
+    scheme = Perturbed(Plaintext(), Perturbation.calibrate(target, clip=1.0, width=1, honest=1))
+    for grouping in (case.grouping, case.grouping.reverse()):
         with pytest.raises(InputError, check=about("messages of one device in one pass")):
             opened(scheme, channel_of(case.directory), grouping, 1)
 
@@ -306,7 +306,7 @@ def test_truth_is_the_rows_without_noise(inner: Scheme) -> None:
     truth = MessageTruth.of(channel.transcript, graph)
     rows = grid_rows(values, settings.clip, settings.fraction_bits).rows * 2.0**-settings.fraction_bits
     sums = neighbour_sums(graph)
-    fixed = inner.fixed_point(max(sums.largest_group, sums.reversed().largest_group))
+    fixed = inner.fixed_point(max(sums.largest_group, sums.reverse().largest_group))
     expected = rows if fixed is None else fixed.encode(rows)
     for direction in Direction:
         found = truth.embeddings[Step(0, 0, direction)]

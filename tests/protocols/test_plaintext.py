@@ -160,8 +160,8 @@ def test_one_sum_of_all_clients(split: bool) -> None:
     collective = Collective(Plaintext(), topology, channel)
     for step in (FORWARD, Step(1), Step(0, 0)):
         assert collective.sum(vectors(), step).tolist() == [vectors().sum(axis=0).tolist()]
-        assert collective.included is not None
-        assert collective.included.tolist() == topology.senders.tolist()
+        assert collective.contributors is not None
+        assert collective.contributors.tolist() == topology.senders.tolist()
     assert topology.receiver is not None
     seen = channel.transcript.view([directory.party_of(topology.receiver)]).messages(Phase.VECTORS)
     assert [np.asarray(rows.payload).tolist() for rows in seen] == [vectors().tolist()] * 3
@@ -174,8 +174,8 @@ def test_a_client_that_drops_out_is_left_out(lost: int) -> None:
     collective = Collective(Plaintext(), topology, channel_of(directory, losing(int(topology.senders[lost]))))
     left = np.delete(np.arange(CLIENT_COUNT), lost)
     assert collective.sum(vectors(), FORWARD).tolist() == [vectors()[left].sum(axis=0).tolist()]
-    assert collective.included is not None
-    assert collective.included.tolist() == topology.senders[left].tolist()
+    assert collective.contributors is not None
+    assert collective.contributors.tolist() == topology.senders[left].tolist()
 
 
 def test_too_few_clients_have_no_sum() -> None:
@@ -203,8 +203,8 @@ def test_sums_without_a_bound_are_residues() -> None:
     ]
     adder, messages = taking(topology)
     for row in range(CLIENT_COUNT):
-        adder.take(messages(row, np.full((1, 3), MERSENNE_61 - 1, dtype=np.int64)))
-    assert list(adder.turn()) == []
+        adder.receive(messages(row, np.full((1, 3), MERSENNE_61 - 1, dtype=np.int64)))
+    assert list(adder.step()) == []
     assert adder.sums is not None
     assert adder.sums.tolist() == [[MERSENNE_61 - 5] * 3]
 

@@ -26,14 +26,14 @@ from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelays
 from fgl_secure.protocols.scheme import Scheme, SumMachine
-from fgl_secure.protocols.stepwise import Together
+from fgl_secure.protocols.stepwise import CompositeMachine
 from fgl_secure.protocols.topology import TOPOLOGIES, Topology
 from fgl_secure.runtime import Channel, Directory, Draws, OwnDraws, Role
 from fgl_secure.schemes import IN_TREE
 from tests.protocols.hostile import PRODUCTS
 
 SESSION = bytes(16)
-WRAPPERS = {Together, Noisy}
+WRAPPERS = {CompositeMachine, Noisy}
 """Machines around machines of any scheme."""
 
 ROOT = pathlib.Path(fgl_secure.__file__).resolve().parents[1]
@@ -64,7 +64,7 @@ def everybody(topology: Topology) -> NDArray[np.int64]:
 def apart(machines: Iterable[SumMachine]) -> Iterator[type[SumMachine]]:
     """Classes of machines, those of wrapped ones in place of the wrapper."""
     for machine in machines:
-        if isinstance(machine, Together):
+        if isinstance(machine, CompositeMachine):
             yield from apart(machine._parts)
         else:
             yield type(machine)

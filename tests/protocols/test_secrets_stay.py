@@ -13,12 +13,12 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles, Tagging
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import TOPOLOGIES
-from fgl_secure.runtime import Channel, Later, Messages, OwnDraws, Phase, Recording, Role, Step, Transcript
+from fgl_secure.runtime import Channel, LazyArray, Messages, OwnDraws, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime.transcript import Private
 from fgl_secure.schemes import server_scheme
 from tests.protocols.hostile import WIDTH, small
@@ -38,15 +38,15 @@ PART = 16
 class Telling(Devices):
     """Senders that put their private keys beside the public ones."""
 
-    def turn(self) -> Iterable[Messages]:
-        for messages in super().turn():
+    def step(self) -> Iterable[Messages]:
+        for messages in super().step():
             fields: dict[str, NDArray[Any]] = dict(messages.fields)
             if messages.phase is Phase.KEYS:
                 fields["seed"] = self._agreement._private
             yield replace(messages, fields=fields)
 
 
-class Answering(Clients):
+class Answering(MaskingClients):
     """Clients that put the seeds of their own masks beside their keys."""
 
     def _publish(self, which: NDArray[np.int64]) -> Iterable[Messages]:
@@ -110,10 +110,10 @@ def drawn_by_clients(scheme: Scheme) -> list[bytes]:
     return [row.tobytes() for row in machine.state()["secrets"].reshape(-1, 32)]
 
 
-class Forgetting(Clients):
+class Forgetting(MaskingClients):
     """Clients whose own masks are made from nothing."""
 
-    def begin(self, step: Step, rows: NDArray[Any] | Later | None = None) -> None:
+    def begin(self, step: Step, rows: NDArray[Any] | LazyArray | None = None) -> None:
         super().begin(step, rows)
         self._secrets[:, 2] = 0
 

@@ -86,14 +86,14 @@ def played(machines: tuple[SumMachine, ...]) -> Iterator[tuple[SumMachine, Messa
     """Messages of the step at hand, each before it is handed over."""
     quiet = 0
     while quiet < 2:
-        out = [messages for machine in machines for messages in machine.turn()]
+        out = [messages for machine in machines for messages in machine.step()]
         quiet = 0 if out else quiet + 1
         for messages in out:
             for machine in machines:
                 mine = np.isin(messages.receivers, machine.parties)
                 if mine.any():
                     yield machine, messages.rows(mine)
-                    machine.take(messages.rows(mine))
+                    machine.receive(messages.rows(mine))
 
 
 def copied(machine: SumMachine) -> dict[str, list[object]]:
@@ -200,10 +200,10 @@ def test_messages_before_a_step_or_of_another_are_stale(name: str) -> None:
     begun(case, machines)
     for machine, messages in played(machines):
         with pytest.raises(StaleMessageError):
-            idle[machines.index(machine)].take(messages)
+            idle[machines.index(machine)].receive(messages)
         ends = messages.senders, messages.receivers
         with pytest.raises(StaleMessageError):
-            machine.take(Messages(messages.phase, Step(9), *ends, messages.fields))
+            machine.receive(Messages(messages.phase, Step(9), *ends, messages.fields))
 
 
 @pytest.mark.parametrize("path", Path)
@@ -232,7 +232,7 @@ def test_reals_in_the_clear_are_finite_and_have_a_width(path: Path) -> None:
         for bad in bads:
             ends = messages.senders, messages.receivers
             with pytest.raises(MalformedMessageError):
-                machine.take(Messages(messages.phase, messages.step, *ends, {PAYLOAD: bad}))
+                machine.receive(Messages(messages.phase, messages.step, *ends, {PAYLOAD: bad}))
             assert copied(machine) == before
     assert Phase.VALUES in phases
     assert np.array_equal(machines[0].sums, ideal(case.topology().grouping, rows))  # type: ignore[arg-type]  # there
@@ -245,7 +245,7 @@ def test_integers_through_silos_may_add_up_beyond_one_rows_bound() -> None:
     for step in (FORWARD, BACKWARD):
         channel = channel_of(triangle().directory)
         found = Collective(Plaintext(Path.SILO), topology, channel).sum(rows, step)
-        way = topology.grouping if step is FORWARD else topology.grouping.reversed()
+        way = topology.grouping if step is FORWARD else topology.grouping.reverse()
         assert found.tolist() == ideal(way, rows.astype(np.float64)).tolist()
         assert not channel.transcript.incidents
 

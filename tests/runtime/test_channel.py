@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import InputError
-from fgl_secure.runtime import Channel, Directory, Level, Party, Phase, Private, Recording, Role, Step
+from fgl_secure.runtime import Channel, Directory, Party, Phase, Private, Recording, RecordingLevel, Role, Step
 from tests.error_codes import about
 
 PARTIES = Directory.hierarchy(2, 4)
@@ -46,7 +46,7 @@ def test_sizes_are_recorded_whatever_the_level(count: int, width: int, dtype: st
         (Recording.everything(), [0, 1, 2]),
         (Recording.everything(rounds=2), [0, 1]),
         (Recording.everything(rounds=0), []),
-        (Recording(Level.SIZES, rounds=2), []),
+        (Recording(RecordingLevel.SIZES, rounds=2), []),
     ],
 )
 def test_payloads_inputs_and_coins_are_kept_by_level_and_round(recording: Recording, kept: list[int]) -> None:

@@ -66,7 +66,7 @@ def test_two_claims_of_one_run_say_once_what_both_say() -> None:
     """Promises, leaks and assumptions of both, in order, the second's where they are its alone."""
     leak = Leak(Secret.SUMMAND, Role.SILO, Circumstance.ANY, "a sum")
     other = Claim((OF_EDGES, promise(Secret.SUMMAND, {})), (leak, *CLAIM.leaks_by_design), ("keys are authentic",))
-    both = replace(CLAIM, assumptions=("no two pool",)).joined(other)
+    both = replace(CLAIM, assumptions=("no two pool",)).join(other)
     assert both.guarantees == (*CLAIM.guarantees, other.guarantees[1])
     assert both.leaks_by_design == (*CLAIM.leaks_by_design, leak)
     assert both.assumptions == ("no two pool", "keys are authentic")

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.runtime import Channel, Directory, Phase, Recording, Role, Step
-from fgl_secure.runtime.transcript import SHORT, Ends, RepeatedEnds
+from fgl_secure.runtime.transcript import SHORT, Endpoints, RepeatedEndpoints
 
 PARTIES = Directory({Role.DEVICE: 40, Role.SILO: 3})
 DEVICES, SILOS = PARTIES.ids(Role.DEVICE), PARTIES.ids(Role.SILO)
 
 
-def counted(ends: Ends) -> dict[tuple[int, int], int]:
+def counted(ends: Endpoints) -> dict[tuple[int, int], int]:
     """Messages between each two parties."""
     laid = ends.laid_out()
     pairs, times = np.unique(np.stack([laid.senders, laid.receivers]), axis=1, return_counts=True)
@@ -22,10 +22,10 @@ def counted(ends: Ends) -> dict[tuple[int, int], int]:
 @given(st.integers(0, 10_000), st.integers(0, 3 * SHORT), st.integers(1, 43))
 def test_as_many_messages_between_each_two_parties(seed: int, messages: int, parties: int) -> None:
     """Whether few pairs or many, and whether seen before or not."""
-    rng, known = np.random.default_rng(seed), RepeatedEnds(43)
+    rng, known = np.random.default_rng(seed), RepeatedEndpoints(43)
     for _ in range(3):
-        sent = Ends(*rng.integers(0, parties, size=(2, messages)))
-        kept = known.kept(sent.senders, sent.receivers)
+        sent = Endpoints(*rng.integers(0, parties, size=(2, messages)))
+        kept = known.reuse(sent.senders, sent.receivers)
         assert len(kept) == messages == len(kept.laid_out().senders)
         assert counted(kept) == counted(sent)
 

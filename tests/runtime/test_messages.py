@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.runtime import Direction, MessageKind, Messages, Phase, Step, decode, encode
 from fgl_secure.runtime.messages import KINDS, MOST_AXES, SESSION_BYTES
-from fgl_secure.runtime.packing import packed, unpacked
+from fgl_secure.runtime.packing import pack, unpack
 from tests.error_codes import about
 
 SESSION = bytes(range(SESSION_BYTES))
@@ -189,22 +189,22 @@ FIELDS = st.lists(st.binary(max_size=20), max_size=6)
 @given(FIELDS)
 def test_fields_come_back(fields: list[bytes]) -> None:
     """Packed and unpacked: the same bytes, in the same order, and as many as must be."""
-    assert unpacked(packed(fields)) == unpacked(packed(fields), len(fields)) == fields
+    assert unpack(pack(fields)) == unpack(pack(fields), len(fields)) == fields
     with pytest.raises(MalformedMessageError, check=about("message")):
-        unpacked(packed(fields), len(fields) + 1)
+        unpack(pack(fields), len(fields) + 1)
 
 
 @given(st.binary(max_size=60))
 def test_what_is_not_packed_is_refused(data: bytes) -> None:
     """Bytes are what somebody packed, or an error."""
     try:
-        fields = unpacked(data)
+        fields = unpack(data)
     except MalformedMessageError:
         return
-    assert packed(fields) == data
+    assert pack(fields) == data
 
 
 def test_a_length_beyond_what_there_is_is_refused() -> None:
     """Nothing is allocated for a length that nobody sent."""
     with pytest.raises(MalformedMessageError, check=about("field")):
-        unpacked(struct.pack(">Q", 2**63) + b"abc")
+        unpack(struct.pack(">Q", 2**63) + b"abc")

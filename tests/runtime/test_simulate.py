@@ -25,10 +25,10 @@ class Senders(Machine):
         super().__init__(parties)
         self._values: Ids | None = values
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         raise ProtocolError(f"senders must not be told anything; found {messages.phase.label}")
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         values, self._values = self._values, None
         if values is None:
             return ()
@@ -50,10 +50,10 @@ class Adder(Machine):
         self._taken, self._endless = [0], endless
         self.turns: list[int] = []
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         self._taken += messages["vector"][:, 0].tolist()
 
-    def turn(self) -> Iterable[Messages]:
+    def step(self) -> Iterable[Messages]:
         self.turns.append(sum(self._taken))
         if len(self._taken) == 1 and not self._endless:
             return ()

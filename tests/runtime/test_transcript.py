@@ -159,7 +159,7 @@ def trained(scheme: Scheme) -> tuple[FederatedGraph, Channel]:
     """A round of training, everything recorded."""
     graph = two_communities()
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
-    silos_of(graph, scheme, HONEST).opened(channel).round(0)
+    silos_of(graph, scheme, HONEST).open(channel).round(0)
     return graph, channel
 
 

@@ -11,7 +11,7 @@ from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import NotPrivateError, Protocol, VacuousTestError, assert_affinely_private
 from fgl_secure.testing.affine import Judge, Judges, NotAffineError, distance
-from fgl_secure.testing.arms import Arm, aligned
+from fgl_secure.testing.arms import Arm, align_views
 from fgl_secure.testing.protocol import Inputs
 from tests.error_codes import about
 from tests.strategies import Ints
@@ -44,7 +44,7 @@ def test_distances_are_those_of_enumeration(case: int) -> None:
     second = first if case % 2 else generator.integers(0, 3, (3, 3)) * generator.integers(0, 2, (3, 1))
     protocol = linear({0: first, 1: second})
     arms = [Arm(protocol, values, SERVER).on_all_tapes() for values in (A, B)]
-    views = aligned(arms[0], arms[1], PARTIES)
+    views = align_views(arms[0], arms[1], PARTIES)
     assert distance(protocol, A, B, SERVER) == compare_exactly(views.a, views.b).total_variation
 
 

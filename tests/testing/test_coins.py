@@ -8,22 +8,22 @@ import pytest
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import InputError
 from fgl_secure.testing import BatchCoins, CountingCoins, Tapes
-from fgl_secure.testing.coins import Draw, tape_count
+from fgl_secure.testing.coins import CoinDraw, tape_count
 from tests.error_codes import about
 
 
 def test_tapes_of_one_range_are_tape_coins() -> None:
     """With one range for all coins the tapes are those of `TapeCoins`, in the same order."""
-    ours, theirs = Tapes([Draw(5, 2), Draw(5, 1)]), TapeCoins(5, 3)
+    ours, theirs = Tapes([CoinDraw(5, 2), CoinDraw(5, 1)]), TapeCoins(5, 3)
     assert ours.batch_shape == theirs.batch_shape
     for shape in ((2,), ()):
         assert np.array_equal(ours.uniform(5, shape), theirs.uniform(5, shape))
-    assert ours.exhausted
+    assert ours.is_exhausted
 
 
 def test_every_tape_of_mixed_ranges_occurs_once() -> None:
     """Coins below 2, 3 and 3 make eighteen tapes, each seen once, together or one by one."""
-    draws = [Draw(2, 1), Draw(3, 2)]
+    draws = [CoinDraw(2, 1), CoinDraw(3, 2)]
     tapes = Tapes(draws)
     rows = np.concatenate([tapes.uniform(2, (1,)), tapes.uniform(3, (2,))], axis=1)
     assert sorted(map(tuple, rows.tolist())) == sorted(itertools.product(range(2), range(3), range(3)))
@@ -34,7 +34,7 @@ def test_every_tape_of_mixed_ranges_occurs_once() -> None:
 
 def test_draws_that_no_dry_run_made_are_refused() -> None:
     """A tape is as long as the dry run said."""
-    tapes = Tapes([Draw(5, 1)])
+    tapes = Tapes([CoinDraw(5, 1)])
     with pytest.raises(InputError, check=about("draws")):
         tapes.uniform(5, (2,))
     tapes.uniform(5, (1,))
@@ -47,7 +47,7 @@ def test_counting_coins_note_every_draw() -> None:
     coins = CountingCoins((1,))
     assert coins.uniform(7, (2, 3)).shape == (1, 2, 3)
     coins.uniform(2, ())
-    assert coins.draws == [Draw(7, 6), Draw(2, 1)]
+    assert coins.draws == [CoinDraw(7, 6), CoinDraw(2, 1)]
 
 
 def test_batches_are_the_coins_of_many_runs() -> None:

@@ -20,7 +20,7 @@ from fgl_secure.testing import (
     assert_same_trace,
     assert_statistically_private,
 )
-from fgl_secure.testing.arms import Arm, aligned
+from fgl_secure.testing.arms import Arm, align_views
 from fgl_secure.testing.protocol import Inputs
 from tests.enumeration import GRID, PRIMES
 from tests.testing.mutations import (
@@ -90,7 +90,7 @@ def question_of(mutation: Mutation, p: int, T: int) -> tuple[Shape, Sharing]:
 
 def distance_of(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
     """Total variation of the coalition's views over all tapes."""
-    views = aligned(
+    views = align_views(
         Arm(protocol, a, coalition).on_all_tapes(), Arm(protocol, b, coalition).on_all_tapes(), protocol.parties
     )
     return compare_exactly(views.a, views.b).total_variation

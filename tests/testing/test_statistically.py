@@ -12,10 +12,10 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Role, Step
 from fgl_secure.statistics.statistical import (
-    Comparison,
+    CoordinatePairs,
     Joins,
-    Pairs,
     Power,
+    SampleComparison,
     SampleTooSmallError,
     affine_relations,
     chi_square,
@@ -38,10 +38,10 @@ BROKEN = mutated(LARGE, "one mask for all", masks=shared_across(0)).protocol
 A, B = LARGE.inputs(0, 0), LARGE.inputs(0, 1)
 
 
-def compared(a: np.ndarray, b: np.ndarray, modulus: int, seed: int, alpha: float = 1e-3) -> Comparison:
+def compared(a: np.ndarray, b: np.ndarray, modulus: int, seed: int, alpha: float = 1e-3) -> SampleComparison:
     """The whole family on two samples, all pairs joined."""
     d = a.shape[1]
-    joins = Joins(Pairs.among([0] * d, list(range(d))), np.zeros((0, d), dtype=np.int64))
+    joins = Joins(CoordinatePairs.among([0] * d, list(range(d))), np.zeros((0, d), dtype=np.int64))
     labels = tuple(f"x{j}" for j in range(d))
     first, second = (features_of(sample, modulus, joins, labels) for sample in (a, b))
     return compare_samples(first, second, modulus, labels, alpha=alpha, seed=seed)
@@ -57,8 +57,8 @@ def test_marginal_tests_alone_pass_a_total_break() -> None:
     assert abs(model.score(x[order[n:]], y[order[n:]]) - 0.5) < 0.03
     assert min(stats.ks_2samp(a[:, j], b[:, j], method="asymp").pvalue for j in range(2)) > 0.01
     found = compared(a, b, P, seed=0)
-    assert found.rejected
-    assert {outcome.on for outcome, p in zip(found.outcomes, found.adjusted, strict=True) if p < 1e-9} >= {
+    assert found.is_rejected
+    assert {outcome.on for outcome, p in zip(found.outcomes, found.adjusted_p_values, strict=True) if p < 1e-9} >= {
         "low bits of x0 - x1",
         "a random forest on all features",
     }
@@ -70,7 +70,7 @@ def test_uniform_views_are_rarely_told_apart() -> None:
     alarms = 0
     for seed in range(30):
         a, b = rng.integers(0, P, (2, 300, 2))
-        alarms += compared(a, b, P, seed, alpha=0.05).rejected
+        alarms += compared(a, b, P, seed, alpha=0.05).is_rejected
     assert alarms <= stats.binom.isf(1e-4, 30, 0.05)
 
 
@@ -87,23 +87,23 @@ ONE_PAIR = Directory({Role.DEVICE: 1, Role.SERVER: 1})
 def test_the_stated_advantage_is_detected() -> None:
     """A bit that differs by the stated detectable advantage is rejected in at least 19 of 20 runs."""
     parts, advantage = 1000, 0.3
-    tests = family_size(1, Joins(Pairs((), 0), np.zeros((0, 1), dtype=np.int64)), P)
+    tests = family_size(1, Joins(CoordinatePairs((), 0), np.zeros((0, 1), dtype=np.int64)), P)
     power = Power.for_advantage(advantage, tests)
-    assert power.fixed == pytest.approx(advantage, rel=0.01)
+    assert power.detectable_bias == pytest.approx(advantage, rel=0.01)
     protocol = Protocol(partial(biased_bit, parts=parts), ONE_PAIR)
     shift = round(advantage * parts)
     detected = 0
     for seed in range(20):
         arms = [Arm(protocol, np.array([sign * shift, 0]), tuple(SERVER)) for sign in (-1, 1)]
         a, b = (arm.sample(power.n, SimulationCoins(2 * seed + i))[0].values for i, arm in enumerate(arms))
-        detected += compared(a, b, P, seed).rejected
+        detected += compared(a, b, P, seed).is_rejected
     assert detected >= 19
 
 
 def test_the_classifier_is_not_asked_where_others_have_decided() -> None:
     """It counts in the family all the same, and where nothing has decided it is asked."""
     rng = np.random.default_rng(3)
-    joins, labels = Joins(Pairs.among([0, 0], [0, 1]), np.zeros((0, 2), dtype=np.int64)), ("x", "y")
+    joins, labels = Joins(CoordinatePairs.among([0, 0], [0, 1]), np.zeros((0, 2), dtype=np.int64)), ("x", "y")
     samples = (*rng.integers(0, P, (2, 400, 2)), np.repeat(rng.integers(0, P, (400, 1)), 2, axis=1))
     a, alike, twice = (features_of(each, P, joins, labels) for each in samples)
     whole, short = (compare_samples(a, twice, P, labels, decisive=decisive) for decisive in (0.0, 1e-6))
@@ -113,13 +113,13 @@ def test_the_classifier_is_not_asked_where_others_have_decided() -> None:
     assert short.p_value == min(outcome.p_value for outcome in short.outcomes) * whole.power.tests <= 1e-6
     undecided = compare_samples(a, alike, P, labels, decisive=1e-6)
     assert len(undecided.outcomes) == len(whole.outcomes)
-    assert not undecided.rejected
+    assert not undecided.is_rejected
 
 
 def test_sample_sizes_are_those_of_the_table() -> None:
     """One one-sided test at level .001 needs 14.67 / delta^2 per arm, and its classifier twice that (8.3)."""
     one_sided = Power(16_300, tests=1, alpha=2e-3)
-    assert one_sided.fixed == pytest.approx(0.03, rel=1e-3)
+    assert one_sided.detectable_bias == pytest.approx(0.03, rel=1e-3)
     assert Power(32_600, tests=1).classifier == pytest.approx(0.03, rel=1e-3)
     assert Power.for_advantage(0.03, tests=18).n == 22_453
 
@@ -231,13 +231,13 @@ def test_only_relations_show_points_of_one_polynomial() -> None:
     inputs = shape.inputs(2), shape.inputs(3)
     arms = [Arm(protocol, x, shape.colluders) for x in inputs]
     a, b = (arm.sample(4000, SimulationCoins(seed))[0].values for seed, arm in enumerate(arms))
-    assert not compared(a, b, P, seed=0).rejected
+    assert not compared(a, b, P, seed=0).is_rejected
     relations = affine_relations(a[:128], P)
-    joins = Joins(Pairs((), 0), relations)
+    joins = Joins(CoordinatePairs((), 0), relations)
     labels = tuple(f"x{j}" for j in range(3))
     first, second = (features_of(sample[128:], P, joins, labels) for sample in (a, b))
     assert len(relations) == 1
-    assert compare_samples(first, second, P, labels).rejected
+    assert compare_samples(first, second, P, labels).is_rejected
 
 
 @pytest.mark.parametrize("p", [2**32, 2**61 - 1])
@@ -267,7 +267,7 @@ def test_relations_need_more_samples_than_coordinates() -> None:
 def test_features_need_no_prime() -> None:
     """Over 2^32 there are differences and sums, and no ratios; a modulus beyond 2^62 is refused."""
     views = np.array([[1, 2], [2**32 - 1, 1]])
-    joins = Joins(Pairs.among([0, 0], [0, 1]), np.zeros((0, 2), dtype=np.int64))
+    joins = Joins(CoordinatePairs.among([0, 0], [0, 1]), np.zeros((0, 2), dtype=np.int64))
     found = features_of(views, 2**32, joins, ("x", "y"))
     assert found.joint.tolist() == [[2**32 - 1, 3], [2**32 - 2, 0]]
     assert found.joint_names == ("x - y", "x + y")
@@ -278,7 +278,7 @@ def test_features_need_no_prime() -> None:
 def test_ratios_are_those_of_the_field() -> None:
     """A ratio times its denominator is the numerator, and a zero denominator gives zero."""
     views = np.array([[3, 4], [5, 0]])
-    joins = Joins(Pairs.among([0, 0], [0, 1]), np.zeros((0, 2), dtype=np.int64))
+    joins = Joins(CoordinatePairs.among([0, 0], [0, 1]), np.zeros((0, 2), dtype=np.int64))
     ratios = features_of(views, 7, joins, ("x", "y")).joint[:, 2]
     assert (ratios * views[:, 1] % 7).tolist() == [3, 0]
     assert ratios[1] == 0

@@ -6,7 +6,7 @@ import pytest
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Private, Recording, Role, Step
-from fgl_secure.testing.arms import LAYOUT, aligned, party_at, views_of
+from fgl_secure.testing.arms import LAYOUT, align_views, party_at, views_of
 from fgl_secure.testing.coins import BatchCoins
 from tests.error_codes import about
 
@@ -29,7 +29,7 @@ def test_a_view_has_messages_inputs_and_coins_of_the_whole_coalition() -> None:
     """Each column is named after what it is, who sent it to whom and when; other parties' inputs are not there."""
     channel = recorded(Channel(PARTIES, TapeCoins(3, 1), Recording.everything()))
     views = views_of(channel.transcript, BOTH, EVERYTHING)
-    joint = aligned([views], [views], PARTIES)
+    joint = align_views([views], [views], PARTIES)
     assert joint.a.tolist() == [[c, c + 3, c, 9, c] for c in range(3)]
     assert joint.labels == (
         "codes[0] (device 0 to silo 0, round 0 layer 1)",
@@ -64,7 +64,7 @@ def test_other_layouts_are_other_views() -> None:
     long, short = (Channel(PARTIES, TapeCoins(3, 1), Recording.everything()) for _ in range(2))
     short.send(Phase.CODES, Step(0), np.array([0]), np.array([2]), short.coins.uniform(3, (1,)))
     views = [views_of(c.transcript, BOTH, EVERYTHING) for c in (recorded(long), short)]
-    joint = aligned([views[0]], [views[1]], PARTIES)
+    joint = align_views([views[0]], [views[1]], PARTIES)
     assert joint.labels[0] == LAYOUT
     assert joint.a[:, 0].tolist() == [1, 1, 1]
     assert joint.b.tolist() == [[0, c, 0, 0, 0, 0] for c in range(3)]

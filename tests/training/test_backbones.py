@@ -13,7 +13,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import HiFGL as Configuration
-from fgl_secure.methods.hifgl.program import HiFGL, silos_of
+from fgl_secure.methods.hifgl.program import HiFGLSilo, silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -62,7 +62,7 @@ def test_attention_in_one_sum_is_attention_pair_by_pair(graph: FederatedGraph) -
     layer, h = GATLayer(graph.graph.num_features, 5), torch.tensor(graph.features)
     ones = torch.ones(len(h), 1)
     degrees, edges = Degrees(ones, ones, ones), graph.edges
-    kept = layer.kept(h)
+    kept = layer.local_state(h)
     messages = layer.message(kept, degrees)
     assert messages.shape[1] == layer.message_width
     source, target = torch.tensor(edges)
@@ -89,7 +89,7 @@ def of_hifgl(layer: MessageLayer, h: torch.Tensor, edges: np.ndarray, full: np.n
     n = len(h)
     heard = torch.tensor(np.bincount(edges[1], minlength=n)[:, None], dtype=torch.float32)
     degrees = Degrees(torch.tensor(full[:, None], dtype=torch.float32), heard, heard)
-    kept = layer.kept(h)
+    kept = layer.local_state(h)
     messages = layer.message(kept, degrees)
     assert messages.shape[1] == layer.message_width
     sums = torch.zeros_like(messages).index_add(0, torch.tensor(edges[1]), messages[torch.tensor(edges[0])])
@@ -198,17 +198,15 @@ def test_sums_that_cannot_be_projected_later_are_refused(graph: FederatedGraph) 
     """Attention weighs projected rows: raw ones must not be summed once for all."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(0))
     with pytest.raises(InputError, check=about("static_first_layer")):
-        silos_of(graph, Plaintext(), replace(QUICK, static_first_layer=True), backbone="gat").opened(channel)
+        silos_of(graph, Plaintext(), replace(QUICK, static_first_layer=True), backbone="gat").open(channel)
 
 
 def test_registered_backbones_are_taken_once(graph: FederatedGraph, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name is a word, not that of another backbone, and stands for what makes layers; a model is made of these."""
     monkeypatch.setattr(backbones, "_registered", {})
     backbones.register_backbone("mean", SAGELayer)
-    silos = silos_of(graph, Plaintext(), QUICK, backbone="mean").opened(
-        Channel(hierarchy_of(graph), SimulationCoins(0))
-    )
-    assert all(isinstance(p, HiFGL) and isinstance(p.layers[0], SAGELayer) for p in silos.programs)
+    silos = silos_of(graph, Plaintext(), QUICK, backbone="mean").open(Channel(hierarchy_of(graph), SimulationCoins(0)))
+    assert all(isinstance(p, HiFGLSilo) and isinstance(p.layers[0], SAGELayer) for p in silos.programs)
     backbones.register_backbone("mean", SAGELayer)  # as when a cell of a notebook runs again
     for name, layer in ((5, SAGELayer), ("gcn", SAGELayer), ("a b", SAGELayer), ("other", 3)):
         with pytest.raises(InputError):
@@ -270,9 +268,9 @@ def test_gates_are_learnt_over_relays_where_sums_are_filled(graph: FederatedGrap
     """Devices' gradients of the gate reach their silo as sums, and there are none where all rows are neighbours'."""
     scheme = RelayCoded(k_min=k_min, max_degree=16)
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
-    process = silos_of(graph, scheme, replace(QUICK, epochs=1), backbone="gcn_gated").opened(channel)
+    process = silos_of(graph, scheme, replace(QUICK, epochs=1), backbone="gcn_gated").open(channel)
     process.begin()
     process.round(0)
     for program in process.programs:
-        assert isinstance(program, HiFGL)
+        assert isinstance(program, HiFGLSilo)
         assert [bool(cast("GatedGCNLayer", layer).gate.any()) for layer in program.layers] == [moves] * 2

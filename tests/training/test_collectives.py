@@ -18,7 +18,7 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel, Party, Phase, Recording, Role, Step, View
 from fgl_secure.runtime.transcript import SERVER_SUM
 from fgl_secure.schemes import names, server_scheme
-from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.calls import Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.gradient_sums import DeviceFactors
 from fgl_secure.training.one_process import OneProcess
@@ -165,7 +165,7 @@ def test_grids_have_the_bits_that_there_is_room_for() -> None:
     """Schemes with less room make the grid coarser, and never finer than what was asked for."""
     silo = ran(Plaintext())[0].programs[0].silo
     for largest, bits in ((2**62, 30), (2**30, 22), (2**20, 12)):
-        setting = Setting(np.zeros(4, dtype=np.int64), FixedPoint(None, 1.0, 1), lambda _: False, largest)
+        setting = CollectiveSetting(np.zeros(4, dtype=np.int64), FixedPoint(None, 1.0, 1), lambda _: False, largest)
         assert Collectives(silo, setting).grid().fraction_bits == bits
 
 

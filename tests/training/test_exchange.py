@@ -153,7 +153,7 @@ class Greedy(Program):
     """Asks for more marks than there are silos."""
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        self.talk.needed(CLIENTS, 3)
+        self.talk.required_markers(CLIENTS, 3)
         return False
 
     @property
@@ -166,7 +166,7 @@ def test_marks_that_nobody_can_reach_are_refused() -> None:
     with pytest.raises(InputError, check=about("k_min")):
         process.round(0)
     talk: Collectives = process.programs[0].talk
-    assert talk.needed(SERVER, 2) == 2 + 3 - Plaintext().threshold_for(3)
+    assert talk.required_markers(SERVER, 2) == 2 + 3 - Plaintext().threshold_for(3)
 
 
 @pytest.mark.parametrize("least", [-1, 2])

@@ -89,7 +89,7 @@ def told(graph: FederatedGraph, coins: int) -> list[bytes]:
     silos, out = range(graph.num_silos), list[bytes]()
     parts = [hosted_sums(Silo.of(graph, n), SCHEME, bytes(16), SimulationCoins(coins + n), 1) for n in silos]
     box, outboxes = Mailbox(graph.num_silos), {n: part.prepare() for n, part in enumerate(parts)}
-    while not parts[0].agreed:
+    while not parts[0].is_agreed:
         out += [parcels_to_bytes(parcels) for outbox in outboxes.values() for parcels in outbox.values()]
         inboxes: dict[int, Inbox] = dict(box.sorted(outboxes))
         outboxes = {n: part.take(inboxes.get(n, {})) or {} for n, part in enumerate(parts)}

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import sparse
 
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.node_models import (
     DAGNNModel,
     GCNModel,
@@ -25,7 +25,7 @@ ADJACENCY = np.zeros((12, 12))
 ADJACENCY[GRAPH.edges[1], GRAPH.edges[0]] = 1
 DEGREE = ADJACENCY.sum(axis=1)
 ROWS = torch.from_numpy(GRAPH.features.copy())
-NO_DROPOUT = Dropout(0.0, 0)
+NO_DROPOUT = CoinDropout(0.0, 0)
 
 
 def weights(kind: Propagation) -> sparse.csr_array:

@@ -101,7 +101,7 @@ def on_whole_graph(layers: nn.ModuleList, x: torch.Tensor, edges: torch.Tensor) 
     h, degrees = x, Degrees(number, number, number)
     for each in layers:
         layer = cast(MessageLayer, each)
-        kept = layer.kept(h)
+        kept = layer.local_state(h)
         message = layer.message(kept, degrees)
         h = layer.update(kept, torch.zeros_like(message).index_add(0, edges[1], message[edges[0]]), degrees)
         h = h if layer is layers[-1] else torch.relu(h)
@@ -113,7 +113,7 @@ def test_scores_and_gradients_are_those_of_the_module(graph: FederatedGraph, nam
     """Of every node and of every parameter, to 1e-4."""
     module = SERVED[name]().eval()
     adapted = backbones.register_backbone("mine", module)
-    layers = adapted.copied(8, 2)
+    layers = adapted.copy_layers(8, 2)
     x, edges, labels = torch.tensor(graph.features), torch.tensor(graph.edges), torch.tensor(graph.labels)
     theirs, ours = module(x, edges), on_whole_graph(layers, x, edges)
     expected = ours if name != "three kinds" else torch.log_softmax(ours, dim=1)
@@ -167,7 +167,7 @@ def test_weights_widths_and_dropout_are_the_modules() -> None:
     adapted = backbones.register_backbone("mine", Net())
     chosen = HiFGL(backbone="mine").training("digits")
     assert (chosen.layers, chosen.hidden, chosen.dropout) == (3, 9, RATE)
-    assert [p.tolist() for p in adapted.copied(8, 2).parameters()] == [p.t().tolist() for p in adapted.origins]
+    assert [p.tolist() for p in adapted.copy_layers(8, 2).parameters()] == [p.t().tolist() for p in adapted.origins]
     with pytest.raises(InputError, check=about("theta")):
         adapted.load(np.zeros(3))
     with pytest.raises(InputError, check=about("backbone")):

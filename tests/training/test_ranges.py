@@ -57,7 +57,7 @@ def with_features(graph: FederatedGraph, x: NDArray[np.float32]) -> FederatedGra
 
 def reports(graph: FederatedGraph, schemes: dict[str, Scheme], preset: Preset = HIFGL) -> Reports:
     job = silos_of(graph, schemes, preset)
-    return in_lockstep(job.opened(job.channel(SimulationCoins(0))))
+    return in_lockstep(job.open(job.channel(SimulationCoins(0))))
 
 
 CHANGES = ("1e-3", "1e6", "mixed", "outlier")
@@ -84,7 +84,7 @@ def test_features_of_usual_size_cost_no_sum_more() -> None:
     for change in ("1e-3", "1e3"):
         job = silos_of(graph_with(change), SCHEMES, replace(HIFGL, epochs=1))
         channel = job.channel(SimulationCoins(0), Recording.everything())
-        in_lockstep(job.opened(channel))
+        in_lockstep(job.open(channel))
         batches = [batch for batch in channel.transcript.messages if batch.phase is Phase.OPENED]
         opened[change] = batches
         server = channel.parties.ids(Role.SERVER)

@@ -9,7 +9,7 @@ import torch
 
 from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.training import parameters
-from fgl_secure.training.parameters import draw_on, drawn
+from fgl_secure.training.parameters import draw_on, generator_state
 from fgl_secure.training.presets import HONEST, Federation, Selection, preset
 from fgl_secure.training.silo import Silo, facts_of
 from tests.error_codes import about
@@ -80,7 +80,7 @@ def test_a_generator_goes_on_where_another_one_is(before: int) -> None:
     """Also with half a word in store, as after an odd number of small draws."""
     first, second = np.random.default_rng(1), np.random.default_rng([2, 3])
     first.integers(256, size=before, dtype=np.uint32)
-    where = drawn(first)
+    where = generator_state(first)
     assert (where.dtype, where.shape) == (np.dtype(np.uint64), (6,))
     draw_on(second, where)
     wanted = [first.integers(2**32, dtype=np.uint32), first.random(), first.permutation(20).tolist(), first.bytes(5)]

@@ -23,7 +23,7 @@ def party_of(context: Context, session: bytes) -> SealedParty:
 
     run, number = task.run_of(context.run_config), number_of(context)
     share = str(context.node_config.get("share", ""))
-    return run.party(number, session, lambda: task.held(number, run.silos, share), *load_identities(context))
+    return run.party(number, session, lambda: task.load_silo(number, run.silos, share), *load_identities(context))
 
 
 app = silo_app(number_of, party_of, silos=lambda context: int(context.run_config["silos"]))

@@ -32,6 +32,6 @@ def _tell(reports: Reports, result: str) -> None:
         report = reports[0]
         print(f"losses {report['losses'].round(4).tolist()}, accuracy on test nodes {float(report['test']):.3f}")
     if result:
-        found = {f"{silo}/{name}": value for silo, each in reports.items() for name, value in each.items()}
+        outcome = {f"{silo}/{name}": value for silo, item in reports.items() for name, value in item.items()}
         with Path(result).open("wb") as file:
-            np.savez(file, allow_pickle=False, **found)
+            np.savez(file, allow_pickle=False, **outcome)

@@ -11,11 +11,11 @@ import numpy as np
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.datasets import load_digits_graph
 from fgl_secure.graph.split import random_split
-from fgl_secure.methods.fedavg.program import FedAvg
+from fgl_secure.methods.fedavg.program import FedAvgClient
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.preset import fedstruct_preset
-from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask
-from fgl_secure.methods.hifgl.program import HiFGL
+from fgl_secure.methods.fedstruct.program import FedStructClient, FedStructTask
+from fgl_secure.methods.hifgl.program import HiFGLSilo
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.schemes import server_scheme
@@ -58,12 +58,12 @@ def task(method: str, rounds: int, scheme: str = MASKS) -> Task:
         scheme: adds silos' vectors up.
     """
     if method == "fedavg":
-        return Task(lambda talk, _: FedAvg(talk, small(rounds)), {SERVER: server_scheme(scheme)}, rounds)
+        return Task(lambda talk, _: FedAvgClient(talk, small(rounds)), {SERVER: server_scheme(scheme)}, rounds)
     if method == "fedstruct":
         chosen = fedstruct(rounds, scheme)
-        return Task(lambda talk, _: FedStruct(talk, chosen), chosen.exchange.schemes, rounds)
+        return Task(lambda talk, _: FedStructClient(talk, chosen), chosen.exchange.schemes, rounds)
     schemes = {NEIGHBOURS: RELAYS, MEMBERS: RELAYS, SERVER: server_scheme(scheme)}
-    return Task(lambda talk, _: HiFGL(talk, small(rounds)), schemes, rounds)
+    return Task(lambda talk, _: HiFGLSilo(talk, small(rounds)), schemes, rounds)
 
 
 def run_of(config: Mapping[str, str | int | float | bool]) -> ProgramRun:
@@ -71,7 +71,7 @@ def run_of(config: Mapping[str, str | int | float | bool]) -> ProgramRun:
     return ProgramRun(task(str(config["method"]), int(config["rounds"]), str(config["scheme"])), int(config["silos"]))
 
 
-def held(number: int, silos: int, share: str) -> Silo:
+def load_silo(number: int, silos: int, share: str) -> Silo:
     """What a silo holds.
 
     Args:

@@ -21,7 +21,7 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, partition
 from fgl_secure.methods.fed2gnn.grouping import agreed_neighbours, client_pairs
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums, note_heard
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN, row_range
+from fgl_secure.methods.fed2gnn.program import Fed2GNNClient, row_range
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import Grouping
@@ -91,7 +91,7 @@ def trained_hops(job: Job, preset: Fed2GNNPreset, scheme: Scheme, backbone: str,
     setting = HopSetting(preset.hops, scheme, preset.neighbours, row_range(preset, scheme))
 
     def sums_of(client: Program) -> tuple[Floats, Floats]:
-        assert isinstance(client, Fed2GNN)
+        assert isinstance(client, Fed2GNNClient)
         return client.had.values, client.heard
 
     return before_training(job, setting, sums_of, backbone, seed)
@@ -112,13 +112,13 @@ def before_training(
     """
     graph, asked = job.graph, job.heard or job.graph
     channel = job.channel(SimulationCoins(seed), Recording.everything(1))
-    process = job.opened(channel)
+    process = job.open(channel)
     process.begin()
-    found = [sums_of(client) for client in process.programs]
+    result = [sums_of(client) for client in process.programs]
     asking = client_pairs(asked, channel, None, least_group(setting.scheme))[1].asking
-    note_heard(channel, graph, asking, [heard for _, heard in found])
-    values = np.empty((graph.num_devices, found[0][0].shape[1]))
-    for client, (own, _) in zip(process.programs, found, strict=True):
+    note_heard(channel, graph, asking, [received for _, received in result])
+    values = np.empty((graph.num_devices, result[0][0].shape[1]))
+    for client, (own, _) in zip(process.programs, result, strict=True):
         values[client.silo.nodes] = own
     words = f"hop sums of {values.shape[1]} columns, {what}"
     return _run(graph, asked, values, setting, channel, (setting.scheme.name, words))

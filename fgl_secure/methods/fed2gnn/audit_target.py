@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import DataSecret
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
@@ -127,26 +127,26 @@ def claim_of(
         pair: what two clients learn of each other's models, whatever adds them up.
     """
     parts = (_hops(scheme, told), _averaging(averaging, clients, pair))
-    guarantees = tuple(each for part in parts for each in part.guarantees)
-    leaks = tuple(each for part in parts for each in part.leaks_by_design)
-    return Claim(guarantees, leaks, tuple(dict.fromkeys(each for part in parts for each in part.assumptions)))
+    guarantees = tuple(item for part in parts for item in part.guarantees)
+    leaks = tuple(item for part in parts for item in part.leaks_by_design)
+    return Claim(guarantees, leaks, tuple(dict.fromkeys(item for part in parts for item in part.assumptions)))
 
 
 def _hops(scheme: Scheme, told: tuple[Leak, ...]) -> Claim:
     inner, least = scheme.claim_for(Topology.example(NEIGHBOURS)), least_group(scheme)
-    hidden = next((each for each in inner.guarantees if each.secret is Secret.EMBEDDING), None)
+    hidden = next((item for item in inner.guarantees if item.secret is Secret.EMBEDDING), None)
     if hidden is None:
         return Claim((), (*IN_THE_CLEAR, *told), inner.assumptions)
     relays = hidden.coalition.get(Role.RELAY, 0)
-    leaks = tuple(each for each in inner.leaks_by_design if each.role in (Role.SERVER, Role.RELAY))
+    leaks = tuple(item for item in inner.leaks_by_design if item.role in (Role.SERVER, Role.RELAY))
     assumptions = (*inner.assumptions, _honest(least))
     if least < 2:
-        return Claim((_hidden(hidden, relays),), (*leaks, ONE_CLIENT, *told), assumptions)
-    promises = (_hidden(hidden, relays), _sums_alone(least, relays))
+        return Claim((_row_guarantee(hidden, relays),), (*leaks, ONE_CLIENT, *told), assumptions)
+    promises = (_row_guarantee(hidden, relays), _sums_alone(least, relays))
     return Claim(promises, (*leaks, *told), assumptions)
 
 
-def _hidden(inner: Guarantee, relays: int) -> Guarantee:
+def _row_guarantee(inner: Guarantee, relays: int) -> Guarantee:
     """What a scheme promises of rows, towards all who are no clients: clients are its senders and its targets here."""
     return replace(
         inner,
@@ -204,16 +204,16 @@ class HopSubject(Subject):
         """The exchange of hop sums."""
         yield replace(self.exchange(), protocol=self.name)
 
-    def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
+    def record_runs(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
         """The exchange of hop sums, which is run without training."""
         yield replace(self.exchange(), protocol=self.name)
 
 
-def check_sums(asked: FederatedGraph, schemes: Mapping[str, Scheme], among: str = "") -> None:
+def check_sums(graph: FederatedGraph, schemes: Mapping[str, Scheme], among: str = "") -> None:
     """Raises unless some sum can be computed, and models added up.
 
     Args:
-        asked: the graph along whose edges clients ask.
+        graph: the graph along whose edges clients ask.
         schemes: of hop sums and models, by topology.
         among: what errors say of the graph beside its number of silos.
     """
@@ -223,13 +223,13 @@ def check_sums(asked: FederatedGraph, schemes: Mapping[str, Scheme], among: str 
             f"scheme must not be {scheme.label} here: the client that gets a sum would be the silo that decodes it, "
             f"and reads every part; found {scheme.name}"
         )
-    most, least = int(_clients_around(asked).max(initial=0)), least_group(scheme)
+    most, least = int(_clients_around(graph).max(initial=0)), least_group(scheme)
     if 1 < least > most:
         raise InputError(
             f"k_min must leave some node a sum under {scheme.name}: neighbours at {least} other clients "
-            f"or more; found at most {most} over {asked.num_silos} silos{among}"
+            f"or more; found at most {most} over {graph.num_silos} silos{among}"
         )
-    schemes[SERVER].threshold_for(asked.num_silos)
+    schemes[SERVER].threshold_for(graph.num_silos)
 
 
 def _clients_around(graph: FederatedGraph) -> NDArray[np.int64]:
@@ -262,14 +262,14 @@ class _Fed2GNNSubject(HopSubject):
     @property
     def job(self) -> Job:
         """Hop sums are exchanged, and models trained."""
-        return clients_of(self.graph, self.schemes, self.preset, **self.chosen)
+        return clients_of(self.graph, self.schemes, self.preset, **self.model_options)
 
     def exchange(self) -> RecordedRun:
         """The exchange of hop sums, run without training."""
         return trained_hops(self.job, self.preset, self.schemes[NEIGHBOURS], self.method.backbone, self.seed)
 
 
-def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
+def fed2gnn_plan(method: Fed2GNN, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     runs, graph = beside_models(asked, NEIGHBOURS), asked.federated(SPLIT, least=2)
     chosen = fed2gnn_preset(method.preset, graph.graph.name, method.backbone).with_epochs(method.epochs)
@@ -277,8 +277,8 @@ def fed2gnn_plan(method: Fed2GNN, asked: Asked) -> Plan:
     sampled = sampled_neighbours(graph, preset.neighbours, asked.seed)
     for run in runs:
         check_sums(sampled, run["schemes"], f" and {preset.neighbours} sampled neighbours")
-    shared = asked.shared(graph, preset)
-    return Plan(
+    shared = asked.common_fields(graph, preset)
+    return AuditPlan(
         tuple(_Fed2GNNSubject(**shared, **run) for run in runs),
         CONTROLS,
         (CLIENT_NOTE, *NOTES),

@@ -10,8 +10,8 @@ from fgl_secure.auditing.method import Method, Usual
 from fgl_secure.config_fields import choice
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Fed2GNN(Method):
         """See `Method.usual`. Rows travel one way between two clients, so that counts can't be made equal."""
         return {"neighbours": {"field": 2**61 - 1, "profile": "graph-shown"}}
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fed2gnn.audit_target import fed2gnn_plan
 

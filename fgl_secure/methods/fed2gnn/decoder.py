@@ -94,10 +94,10 @@ def own_neighbourhoods(
     elements = walk_sums(edges, values, mu)
     order = np.lexsort((np.random.default_rng(seed).random(edges.shape[1]), edges[0]))
     father = edges[0][order]
-    kept = order[np.arange(len(order)) - np.searchsorted(father, father) < most]
-    _, first, size = np.unique(edges[0][kept], return_index=True, return_counts=True)
-    others = np.maximum(np.rint(degree[edges[1][kept]]).astype(np.int64) - 1, 0)
-    return Neighbourhoods(elements[kept], others, first.astype(np.int64), size.astype(np.int64))
+    remaining = order[np.arange(len(order)) - np.searchsorted(father, father) < most]
+    _, first, size = np.unique(edges[0][remaining], return_index=True, return_counts=True)
+    others = np.maximum(np.rint(degree[edges[1][remaining]]).astype(np.int64) - 1, 0)
+    return Neighbourhoods(elements[remaining], others, first.astype(np.int64), size.astype(np.int64))
 
 
 TINY = 1e-6
@@ -132,7 +132,7 @@ class Coordinates:
     def on(cls, basis: Floats, centre: Floats, squares: Floats, device: torch.device) -> Coordinates:
         """Those with the basis [K, w, r], the mean element [K, r] in it, and mean squares [K] about that."""
         unit = np.sqrt(np.maximum(squares, TINY))[:, None]
-        return cls(*(torch.from_numpy(each.astype(np.float32)).to(device) for each in (basis, centre, unit)))
+        return cls(*(torch.from_numpy(item.astype(np.float32)).to(device) for item in (basis, centre, unit)))
 
     @property
     def width(self) -> int:
@@ -159,8 +159,8 @@ def directions(spread: Floats, most: int) -> Floats:
     _, vectors = np.linalg.eigh(spread + np.diag(floor))  # where data don't decide, neither does rounding
     chosen = vectors[:, : -most - 1 : -1]
     largest = chosen[np.abs(chosen).argmax(axis=0), np.arange(most)]
-    found: Floats = np.ascontiguousarray(chosen * np.sign(largest))
-    return found
+    result: Floats = np.ascontiguousarray(chosen * np.sign(largest))
+    return result
 
 
 MOST_LISTED = 4
@@ -188,12 +188,12 @@ def best_matching(costs: NDArray[np.float64]) -> Ids:
     if size <= MOST_LISTED:
         listed = _bijections(size)
         total = costs[:, np.arange(size), listed].sum(axis=2)
-        found: Ids = listed[total.argmin(axis=1)]
-        return found
-    return np.array([linear_sum_assignment(each)[1] for each in costs], dtype=np.int64).reshape(-1, size)
+        result: Ids = listed[total.argmin(axis=1)]
+        return result
+    return np.array([linear_sum_assignment(cost)[1] for cost in costs], dtype=np.int64).reshape(-1, size)
 
 
-def matched(truth: torch.Tensor, decoded: torch.Tensor) -> torch.Tensor:
+def match_elements(truth: torch.Tensor, decoded: torch.Tensor) -> torch.Tensor:
     """The decoded elements in the order of their partners.
 
     Args:
@@ -264,8 +264,8 @@ class _UNet(nn.Module):
     def elements(self, hidden: torch.Tensor, count: int) -> torch.Tensor:
         """The first `count` elements: float [b, h] to [b, count, d_out]."""
         outputs = count * self._d_out
-        found = nn.functional.linear(hidden, self.leave.weight[:outputs], self.leave.bias[:outputs])
-        return found.reshape(len(hidden), count, self._d_out)
+        result = nn.functional.linear(hidden, self.leave.weight[:outputs], self.leave.bias[:outputs])
+        return result.reshape(len(hidden), count, self._d_out)
 
 
 class _DegreePredictor(nn.Module):
@@ -282,8 +282,8 @@ class _DegreePredictor(nn.Module):
 
     def forward(self, rows: torch.Tensor) -> torch.Tensor:
         """Float [b, 2 w] to [b]."""
-        found: torch.Tensor = self.second(torch.relu(self.first(rows)))
-        return found[:, 0]
+        result: torch.Tensor = self.second(torch.relu(self.first(rows)))
+        return result[:, 0]
 
 
 class Decoder:
@@ -342,18 +342,18 @@ class Decoder:
             raise InputError(f"counts must be in 1..{self._most}; found {counts.min()}..{counts.max()}")
         first = np.cumsum(counts) - counts
         parts = sums.shape[1]
-        found = np.empty((int(counts.sum()), parts, self._width))
+        result = np.empty((int(counts.sum()), parts, self._width))
         with torch.no_grad():
             for count in np.unique(counts):
                 sets = np.flatnonzero(counts == count)
                 mean = sums[sets] / count
                 inside = nn.functional.pad(self._space.into(self._tensor(mean)), (0, 0, 0, self._parts - parts))
-                hidden = self._hidden(inside, counts[sets])
+                hidden = self._hidden_layer(inside, counts[sets])
                 apart = self._space.out(self._deviations(hidden, int(count))).cpu().numpy().astype(np.float64)
                 apart = apart[:, :, :parts]
                 apart -= apart.mean(axis=1, keepdims=True)  # once more, in double precision
-                found[first[sets][:, None] + np.arange(count)] = mean[:, None] + apart
-        return found
+                result[first[sets][:, None] + np.arange(count)] = mean[:, None] + apart
+        return result
 
     def degrees(self, elements: Floats, most: float) -> Floats:
         """Predict how many other neighbours decoded nodes have.
@@ -368,8 +368,8 @@ class Decoder:
         """
         with torch.no_grad():
             rows = self._space.into(self._tensor(elements[:, :2]))
-            found = self.predictor(rows.flatten(1)).cpu().numpy().astype(np.float64)
-        others: Floats = np.expm1(np.clip(found, 0, np.log1p(most)))
+            result = self.predictor(rows.flatten(1)).cpu().numpy().astype(np.float64)
+        others: Floats = np.expm1(np.clip(result, 0, np.log1p(most)))
         return others
 
     def loss(self, data: Neighbourhoods) -> float:
@@ -381,8 +381,8 @@ class Decoder:
         total, elements = 0.0, 0
         several = np.flatnonzero(data.size > 1)
         with torch.no_grad():
-            for truth, found, places in self._compared(data, several, inside) if len(several) else ():
-                total += float(((truth - found) ** 2).sum())
+            for truth, result, places in self._compare(data, several, inside) if len(several) else ():
+                total += float(((truth - result) ** 2).sum())
                 elements += places.size
         return total / max(elements, 1)
 
@@ -405,25 +405,25 @@ class Decoder:
                 done.append(float(loss.detach()))
             if done:
                 self.losses.append(float(np.mean(done)))
-            self.passed(data)
+            self.on_pass(data)
 
-    def passed(self, data: Neighbourhoods) -> None:
+    def on_pass(self, data: Neighbourhoods) -> None:
         """Called after each pass."""
 
     def _objective(self, data: Neighbourhoods, sets: Ids, inside: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
         """Eq. 7 for some sets, every set with the same weight."""
         total = torch.zeros((), device=self._device)
         decoded, places = [], []
-        for truth, found, where in self._compared(data, sets, inside):
-            total = total + ((truth - found) ** 2).sum()
-            decoded.append(found[:, :, :2].flatten(2).flatten(0, 1))
+        for truth, result, where in self._compare(data, sets, inside):
+            total = total + ((truth - result) ** 2).sum()
+            decoded.append(result[:, :, :2].flatten(2).flatten(0, 1))
             places.append(where.reshape(-1))
         guess = self.predictor(torch.cat(decoded))
         total = total + ((guess - others[np.concatenate(places)]) ** 2).sum()
         mean: torch.Tensor = total / len(sets)
         return mean
 
-    def _compared(
+    def _compare(
         self, data: Neighbourhoods, sets: Ids, inside: torch.Tensor
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor, Ids]]:
         """Sums sets up and decodes them again.
@@ -437,17 +437,17 @@ class Decoder:
         where = [
             data.first[some][:, None] + np.arange(c) for c, some in zip(sizes, np.split(sets, first[1:]), strict=True)
         ]
-        truths = [inside[each] for each in where]
+        truths = [inside[item] for item in where]
         means = torch.cat([truth.mean(dim=1) for truth in truths])
-        hidden = self._hidden(means, data.size[sets])
+        hidden = self._hidden_layer(means, data.size[sets])
         for truth, start, places in zip(truths, first, where, strict=True):
             some = slice(int(start), int(start) + len(truth))
-            found = means[some][:, None] + self._deviations(hidden[some], truth.shape[1])
+            result = means[some][:, None] + self._deviations(hidden[some], truth.shape[1])
             if truth.shape[1] > 1:
-                found = matched(truth.flatten(2), found.flatten(2)).reshape(truth.shape)
-            yield truth, found, places
+                result = match_elements(truth.flatten(2), result.flatten(2)).reshape(truth.shape)
+            yield truth, result, places
 
-    def _hidden(self, means: torch.Tensor, counts: Ids) -> torch.Tensor:
+    def _hidden_layer(self, means: torch.Tensor, counts: Ids) -> torch.Tensor:
         """What deviations are made of: from the means float [b, K, r] and sizes int64 [b] of sets to float [b, h]."""
         shares = self._tensor(counts / self._most)[:, None]
         hidden: torch.Tensor = self.separator(torch.cat([means.flatten(1), shares], dim=1))

@@ -121,7 +121,7 @@ def client_pairs(
         InputError: the graph is directed, a request is not along an edge between clients, or there are two alike.
     """
     asking, asked = _requests(graph, neighbours)
-    asking, asked = _answered(graph, asking, asked, minimum)
+    asking, asked = _answered_queries(graph, asking, asked, minimum)
     clients = graph.num_silos
     code = asking * clients + graph.silo_of[asked]
     rows, pair = np.unique(code, return_inverse=True)
@@ -191,11 +191,11 @@ def _requests(graph: FederatedGraph, neighbours: Ids | None) -> tuple[Ids, Ids]:
     return neighbours[0][order], neighbours[1][order]
 
 
-def _answered(graph: FederatedGraph, asking: Ids, asked: Ids, minimum: int) -> tuple[Ids, Ids]:
+def _answered_queries(graph: FederatedGraph, asking: Ids, asked: Ids, minimum: int) -> tuple[Ids, Ids]:
     pairs = np.unique(asking * graph.num_silos + graph.silo_of[asked]) // graph.num_silos
     rows = np.bincount(pairs, minlength=graph.num_devices)
-    kept = rows[asking] >= minimum
-    return asking[kept], asked[kept]
+    mask = rows[asking] >= minimum
+    return asking[mask], asked[mask]
 
 
 def agreed_neighbours(graph: FederatedGraph, channel: Channel, most: int, seed: int, step: Step) -> FederatedGraph:
@@ -224,10 +224,10 @@ def sampled_neighbours(graph: FederatedGraph, most: int, seed: int) -> Federated
     node, other = picked_neighbours(graph, most, seed)
     n = graph.num_devices
     source, target = graph.edges
-    kept = ~graph.crosses_silos | (
+    mask = ~graph.crosses_silos | (
         np.isin(target * n + source, node * n + other) & np.isin(source * n + target, node * n + other)
     )
-    return replace(graph, graph=replace(graph.graph, edges=read_only(graph.edges[:, kept])))
+    return replace(graph, graph=replace(graph.graph, edges=read_only(graph.edges[:, mask])))
 
 
 def picked_neighbours(graph: FederatedGraph, most: int, seed: int) -> NDArray[np.int64]:

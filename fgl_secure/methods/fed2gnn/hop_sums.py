@@ -76,11 +76,11 @@ class RowRange:
 
     def check(self, rows: Floats, hop: int) -> None:
         """Raises InputError where the rows of a hop are out of range; nothing is clipped."""
-        found = float(np.abs(rows).max(initial=0.0))
-        if found > self.of(hop):
+        result = float(np.abs(rows).max(initial=0.0))
+        if result > self.of(hop):
             raise InputError(
                 f"rows of hop {hop} must be of magnitude up to first * growth^{hop - 1} = {self.of(hop):g}; found "
-                f"{found:.3g}: scale the features, or give a larger bound, as in "
+                f"{result:.3g}: scale the features, or give a larger bound, as in "
                 f"relay-coded[bound={2 * LARGEST_ROW_BOUND:.0f}]"
             )
 
@@ -144,7 +144,7 @@ class HopSums:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Heard:
+class ReceivedSums:
     """What one client has after the exchange.
 
     Attributes:
@@ -176,12 +176,12 @@ class Heard:
         return {"values": self.values, "f": sums.f, "mu": sums.mu, "eta": sums.eta, "foreign": self.foreign}
 
     @classmethod
-    def restored(cls, graph: FederatedGraph, state: Arrays) -> Heard:
+    def restore(cls, graph: FederatedGraph, state: Arrays) -> ReceivedSums:
         """What a state was taken of, with the graph."""
         return cls(graph, state["values"], HopSums(state["f"], state["mu"], state["eta"]), state["foreign"])
 
 
-def exchanged(
+def exchange_hops(
     talk: Collectives, graph: FederatedGraph, values: Floats, hops: int, rows: RowRange | None
 ) -> tuple[HopSums, Floats]:
     """All hops, as one client runs them.
@@ -199,7 +199,7 @@ def exchanged(
     Raises:
         InputError: the rows of a hop are out of range.
     """
-    pairs, heard = OwnPairs.of(talk.silo, talk.wanted), []
+    pairs, received = OwnPairs.of(talk.silo, talk.summed_edges), []
     walks, sums, one_sided = _Walks(graph, values, pairs.mutual), pairs.sums, pairs.one_sided
     for hop in range(1, hops + 1):
         sent = sums @ walks.mu[hop - 1]
@@ -208,16 +208,16 @@ def exchanged(
         unit = 1.0 if rows is None else rows.unit(hop)
         if rows is not None and not talk.finds_row_ranges:
             rows.check(sent, hop)
-        heard.append(talk.neighbours(torch.from_numpy(sent / unit), layer=hop - 1)[1].numpy() * unit)
-        walks.extend(heard[-1])
-    return HopSums(*(np.stack(layers[1:]) for layers in (walks.f, walks.mu, walks.eta))), np.stack(heard)
+        received.append(talk.neighbours(torch.from_numpy(sent / unit), layer=hop - 1)[1].numpy() * unit)
+        walks.extend(received[-1])
+    return HopSums(*(np.stack(layers[1:]) for layers in (walks.f, walks.mu, walks.eta))), np.stack(received)
 
 
 class _Exchange(Program):
     """Protocol 1 alone, on given rows.
 
     Args:
-        talk: see `exchanged`.
+        talk: see `exchange_hops`.
         values: float64 [m, d].
         hops: K.
         rows: how large rows may get.
@@ -229,8 +229,8 @@ class _Exchange(Program):
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
         """All hops."""
-        found, heard = exchanged(self.talk, self.silo.alone, self._values, self._hops, self._rows)
-        self.kept = {"f": found.f, "mu": found.mu, "eta": found.eta, "heard": heard}
+        result, received = exchange_hops(self.talk, self.silo.alone, self._values, self._hops, self._rows)
+        self.kept = {"f": result.f, "mu": result.mu, "eta": result.eta, "heard": received}
         return False
 
     @property
@@ -280,11 +280,11 @@ def hop_sums(
     return HopSums(*(_of_all(graph, [report[name] for report in reports]) for name in ("f", "mu", "eta")))
 
 
-def note_heard(channel: Channel, graph: FederatedGraph, asking: Ids, heard: list[Floats]) -> None:
+def note_heard(channel: Channel, graph: FederatedGraph, asking: Ids, received: list[Floats]) -> None:
     """Notes the sums that clients got for nodes that ask in each hop, float64 [K, m, d] of each, as own knowledge."""
     there = np.unique(asking)
     owners = channel.parties.ids(Role.SILO)[graph.silo_of[there]]
-    for hop, total in enumerate(_of_all(graph, heard)):
+    for hop, total in enumerate(_of_all(graph, received)):
         channel.note_inputs(HOP_SUMS, Step(0, hop), owners, np.column_stack([there, total[there]]))
 
 

@@ -99,8 +99,8 @@ class Fed2GNNPreset(AveragedPreset):
             neighbours: d.
             decoder: "shared" decodes K - 1 levels with one decoder, "per-level" as many as the preset says.
         """
-        found = self.with_given(hops=hops, neighbours=neighbours)
-        return found if decoder == "per-level" else replace(found, shared_decoder=True, decoded=found.hops - 1)
+        trees = self.with_given(hops=hops, neighbours=neighbours)
+        return trees if decoder == "per-level" else replace(trees, shared_decoder=True, decoded=trees.hops - 1)
 
     @property
     def decoded_levels(self) -> int:

@@ -20,7 +20,7 @@ from fgl_secure.methods.fed2gnn.grouping import (
     check_undirected,
     sampled_neighbours,
 )
-from fgl_secure.methods.fed2gnn.hop_sums import Heard, RowRange, exchanged
+from fgl_secure.methods.fed2gnn.hop_sums import ReceivedSums, RowRange, exchange_hops
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.trees import Children, CompletedGraph, DecodedChildren, complete, roots_of, sent_values
 from fgl_secure.protocols.plaintext import Plaintext
@@ -28,9 +28,9 @@ from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Step
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.averaging import APART, Averaged, Learner, LocalSteps
+from fgl_secure.training.averaging import APART, AveragedRounds, Learner, LocalSteps
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.node_models import Matrix, NodeModel, PerceptronModel, Surroundings, backbone_of, make_model
 from fgl_secure.training.parties import Between, check_parties, note_own_graph
@@ -41,7 +41,7 @@ from fgl_secure.typing import Floats
 Reals = NDArray[np.float32]
 
 
-class _Together(Dropout):
+class _Together(CoinDropout):
     """What all clients drop is drawn from one seed, client by client, and each takes its own."""
 
     def __init__(self, rate: float, seed: int, silo: Silo) -> None:
@@ -56,10 +56,10 @@ class _Together(Dropout):
         return hidden * (drawn[self._own].to(hidden.device) >= self._rate) / (1 - self._rate)
 
 
-def mapped(features: Reals, matrix: Reals) -> Reals:
+def project_features(features: Reals, matrix: Reals) -> Reals:
     """Rows [n, features] to float32 [n, width]."""
-    found: Reals = (sparse.csr_array(features) @ matrix).astype(np.float32)
-    return found
+    result: Reals = (sparse.csr_array(features) @ matrix).astype(np.float32)
+    return result
 
 
 def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: torch.device) -> Reals:
@@ -88,7 +88,7 @@ def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: 
     for _ in range(preset.epochs):
         learner.step(graph)
     matrix = model.first.detach().cpu().numpy()
-    squares = (mapped(silo.features, matrix).astype(np.float64) ** 2).mean(axis=1)
+    squares = (project_features(silo.features, matrix).astype(np.float64) ** 2).mean(axis=1)
     share = np.array([squares.sum() / facts.nodes])
     square = float(talk.server(share, grid=talk.grid(FRACTION_BITS))[0][0])
     if not square > 0:
@@ -100,7 +100,7 @@ def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: 
 TINY = 1e-12
 
 
-class Fed2GNN(Averaged):
+class Fed2GNNClient(AveragedRounds):
     """One client of Fed2GNN.
 
     Args:
@@ -116,7 +116,7 @@ class Fed2GNN(Averaged):
         heard: float64 [K, m, w], the sums as they arrived, in the process that the exchange ended in.
     """
 
-    had: Heard
+    had: ReceivedSums
     heard: Floats
 
     def __init__(
@@ -138,12 +138,12 @@ class Fed2GNN(Averaged):
         """All that is said before the first round: the latent map, sums over trees, and decoders of all clients."""
         features, latent = self.silo.features, self.preset.latent
         if latent is not None:
-            features = mapped(features, learn_latent(self.talk, latent, seed=self.seed, device=self.device))
-        graph, foreign = self.silo.alone, OwnPairs.of(self.silo, self.talk.wanted).foreign
+            features = project_features(features, learn_latent(self.talk, latent, seed=self.seed, device=self.device))
+        graph, foreign = self.silo.alone, OwnPairs.of(self.silo, self.talk.summed_edges).foreign
         degree = (graph.in_degree + foreign).astype(np.float64)
         values = sent_values(features.astype(np.float64), degree, self._kind)
-        sums, self.heard = exchanged(self.talk, graph, values, self.preset.hops, self._rows)
-        self.had = Heard(graph, values, sums, foreign)
+        sums, self.heard = exchange_hops(self.talk, graph, values, self.preset.hops, self._rows)
+        self.had = ReceivedSums(graph, values, sums, foreign)
         self.kept = under("had", self.had.state())
 
     def surroundings(self) -> Surroundings:
@@ -181,7 +181,7 @@ class Fed2GNN(Averaged):
         """Goes on where a state was taken."""
         super().restore(state)
         if "had/values" in self.kept:
-            self.had = Heard.restored(self.silo.alone, within("had", self.kept))
+            self.had = ReceivedSums.restore(self.silo.alone, within("had", self.kept))
 
 
 def model_of(backbone: str, facts: Facts, preset: Fed2GNNPreset, seed: int) -> NodeModel:
@@ -210,7 +210,7 @@ def clients_of(
     backbone: str = "gcn",
     seed: int = 0,
     device: torch.device | None = None,
-    kind: Callable[..., Fed2GNN] = Fed2GNN,
+    kind: Callable[..., Fed2GNNClient] = Fed2GNNClient,
 ) -> Job:
     """The clients: they settle who asks whom, exchange sums over trees, rebuild these, and train on completed graphs.
 
@@ -222,13 +222,13 @@ def clients_of(
         backbone: "gcn", "sage" or "dagnn".
         seed: of sampled neighbours, initial weights, dropout and decoders.
         device: where model compute runs; the CPU by default.
-        kind: makes a client's program, as `Fed2GNN` does.
+        kind: makes a client's program, as `Fed2GNNClient` does.
     """
     check_undirected(graph)
     scheme = schemes.get(NEIGHBOURS, Plaintext())
     rows = row_range(preset, scheme)
 
-    def make(talk: Collectives, _coins: Coins) -> Fed2GNN:
+    def make(talk: Collectives, _coins: Coins) -> Fed2GNNClient:
         return kind(talk, preset, backbone=backbone, seed=seed, device=device, rows=rows)
 
     def settle(channel: Channel) -> Between:

@@ -27,7 +27,7 @@ UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Level:
+class TreeLevel:
     """Positions in one layer of a client's trees.
 
     Attributes:
@@ -67,14 +67,14 @@ class Children(ABC):
     longest: float = float("inf")
 
     @abstractmethod
-    def single(self, level: Level) -> Level:
+    def single(self, level: TreeLevel) -> TreeLevel:
         """The children of all positions of a level, one by one."""
 
     @abstractmethod
     def degrees(self, elements: Floats) -> Floats:
         """Numbers of other neighbours of nodes with rows and first sums, float64 [b, at least 1, w] to [b]."""
 
-    def mean(self, level: Level) -> Level:
+    def mean(self, level: TreeLevel) -> TreeLevel:
         """One child for each position that has any: the mean of its children."""
         parent = np.flatnonzero(level.children > 0)
         least = np.linalg.norm(level.below[parent, 0], axis=1) / self.longest
@@ -82,7 +82,7 @@ class Children(ABC):
         elements = level.below[parent] / count[:, None, None]
         children = self.degrees(elements)
         unknown = np.full(len(parent), UNKNOWN, dtype=np.int64)
-        return Level(
+        return TreeLevel(
             parent, elements[:, 0], elements[:, 1:], children, children + 1, count, unknown, level.node[parent]
         )
 
@@ -103,7 +103,7 @@ class DecodedChildren(Children):
     ) -> None:
         self._decoders, self._most, self._usual, self._nodes, self.longest = decoders, most, usual, nodes, longest
 
-    def single(self, level: Level) -> Level:
+    def single(self, level: TreeLevel) -> TreeLevel:
         """Decodes as many children as are known or predicted; beyond d, each stands for more than one node."""
         decoder = self._decoders[level.below.shape[1]]
         counts = np.clip(np.rint(level.children).astype(np.int64), 0, self._most)
@@ -114,7 +114,7 @@ class DecodedChildren(Children):
         unknown = np.full(len(parent), UNKNOWN, dtype=np.int64)
         count = np.maximum(level.children[parent] / counts[parent], 1)
         value, below = elements[:, 0] / count[:, None], elements[:, 1:] / count[:, None, None]
-        return Level(parent, value, below, children, children + 1, count, unknown, level.node[parent])
+        return TreeLevel(parent, value, below, children, children + 1, count, unknown, level.node[parent])
 
     def degrees(self, elements: Floats) -> Floats:
         """As the degree predictor believes; the usual number where there is no sum to look at, or no predictor."""
@@ -143,7 +143,7 @@ class CompletedGraph:
 
     def state(self) -> dict[str, Array]:
         """All of it, as arrays by name."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def surroundings(self, kind: Propagation, device: torch.device | None = None) -> Surroundings:
         """As a model computes on it."""
@@ -154,11 +154,11 @@ class CompletedGraph:
 def sent_values(features: Floats, neighbours: Floats, kind: Propagation) -> Floats:
     """What is summed in the exchange: x / sqrt(|N| + 1) for symmetric propagation (Appendix A), x for the mean."""
     scale = np.sqrt(neighbours + 1) if kind is Propagation.SYMMETRIC else np.ones(len(features))
-    found: Floats = features / scale[:, None]
-    return found
+    result: Floats = features / scale[:, None]
+    return result
 
 
-def roots_of(graph: FederatedGraph, client: int, values: Floats, sums: HopSums, foreign: Ids) -> Level:
+def roots_of(graph: FederatedGraph, client: int, values: Floats, sums: HopSums, foreign: Ids) -> TreeLevel:
     """The first level of a client's trees: its own nodes.
 
     Args:
@@ -170,7 +170,7 @@ def roots_of(graph: FederatedGraph, client: int, values: Floats, sums: HopSums, 
     """
     own = graph.devices_of(client)
     local = np.bincount(graph.edges[1, ~graph.crosses_silos], minlength=graph.num_devices)[own]
-    return Level(
+    return TreeLevel(
         parent=np.full(len(own), UNKNOWN, dtype=np.int64),
         value=values[own],
         below=sums.f[:, own].transpose(1, 0, 2),
@@ -183,7 +183,7 @@ def roots_of(graph: FederatedGraph, client: int, values: Floats, sums: HopSums, 
 
 
 def complete(
-    graph: FederatedGraph, client: int, roots: Level, children: Children, decoded: int, kind: Propagation
+    graph: FederatedGraph, client: int, roots: TreeLevel, children: Children, decoded: int, kind: Propagation
 ) -> CompletedGraph:
     """Hangs the trees on the local graph.
 

@@ -80,7 +80,7 @@ def one_round(
     batches = drawn_batches(graph, local.batch, seed)
     job = clients_of(graph, rule, preset, local, backbone=backbone, seed=seed, first=batches)
     channel = job.channel(SimulationCoins(seed), Recording.everything())
-    job.opened(channel).round(0)
+    job.open(channel).round(0)
     model = gradient_model(graph, preset, local, backbone, seed)
     return attacked_round(channel.transcript, graph, model, batches, label, what)
 
@@ -146,7 +146,7 @@ def with_fields(
     fields = {client: field for client, (field, _) in enumerate(pairs)}
     known = replace(known, fields=fields, image_shape=local.graph.image_shape, clip=clip)
     entering = {} if known.candidates is None else known.candidates.entering(known.model)
-    members = {client: found for client, (_, found) in enumerate(pairs)}
+    members = {client: result for client, (_, result) in enumerate(pairs)}
     return replace(made, knowledge=(known,), truths=(replace(truth, fields=members, entering=entering),))
 
 
@@ -242,7 +242,7 @@ def recorded_round(
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
     adding = Plaintext() if scheme is None else scheme
     rows = np.stack([_gradient(local, model, batch) for batch in batches])
-    rows = rows if noise is None else noise.applied(rows, channel.coins)
+    rows = rows if noise is None else noise.apply(rows, channel.coins)
     weights = [len(batch) for batch in batches]
     OneProcess(graph, {SERVER: adding}, channel, lambda talk: _Gradients(talk, rows, weights), heard=local).round(0)
     model = replace(model, sizes=tuple(len(batch) for batch in batches))
@@ -256,7 +256,7 @@ def _gradient(local: FederatedGraph, model: GradientModel, batch: Ids) -> NDArra
     field, members = receptive_field(local.edges, batch, model.reach)
     x = torch.tensor(local.features[members], dtype=torch.float64)
     labels = torch.from_numpy(local.labels[batch])
-    gradient = model.gradient(x, torch.from_numpy(field.counted), labels, torch.arange(len(batch)))
+    gradient = model.gradient(x, torch.from_numpy(field.edges_with_loops), labels, torch.arange(len(batch)))
     return np.asarray(gradient.detach().numpy(), dtype=np.float32)
 
 
@@ -270,7 +270,7 @@ TREES, TREE_NODES, TREE_ENTRIES, TREE_CLASSES, TREE_SEED = 4, 8, 32, 4, 3
 def _graph() -> FederatedGraph:
     """Preferential attachment inside each of four classes, features of 300 columns, three clients."""
     rng, nodes, classes = np.random.default_rng(0), 360, 4
-    parts = [nx.barabasi_albert_graph(nodes // classes, 2, seed=each) for each in range(classes)]
+    parts = [nx.barabasi_albert_graph(nodes // classes, 2, seed=item) for item in range(classes)]
     inside = np.array(nx.disjoint_union_all(parts).edges, dtype=np.int64)
     labels = np.arange(nodes) // (nodes // classes)
     # words of which each class has some of its own: sparse rows of zeros and ones, as of papers

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.attacks.truth import GradientTruth
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.privacy_cost import CANARIES, Measured, PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import grid_rows
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.audit_runs import CONTROLS, attacked_round, gradient_model, one_round, with_fields
-from fgl_secure.methods.fedavg.program import FedAvg as Program
+from fgl_secure.methods.fedavg.program import FedAvgClient as Program
 from fgl_secure.methods.fedavg.program import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
@@ -87,11 +87,11 @@ def _measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Mea
     coins, canary = SimulationCoins(seed), grid_rows(np.array([[noise.clip]]), noise.clip, settings.fraction_bits).rows
 
     def scores(sent: int) -> NDArray[np.float64]:
-        found = np.zeros(CANARIES)
+        result = np.zeros(CANARIES)
         for number in range(noise.rounds):
             shares = settings.noise.sample(coins, (CANARIES, threshold))
-            found += sent + (1 - 2 * (number % 2)) * shares.sum(axis=1)
-        return found
+            result += sent + (1 - 2 * (number % 2)) * shares.sum(axis=1)
+        return result
 
     bound = gaussian_bound(scores(int(canary[0, 0])), scores(0), delta=noise.delta)
     return Measured(noise.epsilon, "privacy loss distributions", bound)
@@ -145,7 +145,9 @@ class FedAvgSubject(Subject):
     @property
     def job(self) -> Job:
         """The clients, each with its own subgraph."""
-        return clients_of(self.graph, self.rule, self.preset, local_of(self.method), kind=self.kind, **self.chosen)
+        return clients_of(
+            self.graph, self.rule, self.preset, local_of(self.method), kind=self.kind, **self.model_options
+        )
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
         """Of noise on updates, if there is any."""
@@ -154,8 +156,8 @@ class FedAvgSubject(Subject):
             return None
         quiet = replace(self, noise=None, name=scheme.name, preset=self.preset.with_epochs(result.rounds))
         without = quiet.train(progress=progress(quiet.name))
-        found = _measured_updates(noise, scheme.threshold_for(self.graph.num_silos), self.seed)
-        return PrivacyCost(found, noise.delta, str(noise.target.relation), noise.rounds, without.accuracy.test)
+        outcome = _measured_updates(noise, scheme.threshold_for(self.graph.num_silos), self.seed)
+        return PrivacyCost(outcome, noise.delta, str(noise.target.relation), noise.rounds, without.accuracy.test)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, a round of small batches, and one of single nodes and a single layer."""
@@ -174,7 +176,7 @@ class FedAvgSubject(Subject):
         """One round on a graph whose nodes have swapped places inside their clients, which train on others of them."""
         return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True))
 
-    def unprotected(self) -> tuple[Subject, ...]:
+    def unprotected_subjects(self) -> tuple[Subject, ...]:
         """One round in the clear, without noise."""
         clear = Plaintext()
         return (self.brief(schemes={SERVER: clear}, name=clear.name, noise=None),)
@@ -197,7 +199,7 @@ def local_of(method: FedAvg) -> LocalTraining:
     return LocalTraining(method.local_steps, method.local_rate, method.batch, method.proximal)
 
 
-def fedavg_plan(method: FedAvg, asked: Asked, kind: Callable[..., Program] = Program) -> Plan:
+def fedavg_plan(method: FedAvg, asked: AuditRequest, kind: Callable[..., Program] = Program) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run.
 
     Args:
@@ -210,8 +212,8 @@ def fedavg_plan(method: FedAvg, asked: Asked, kind: Callable[..., Program] = Pro
     training = preset("honest", graph.graph.name).with_epochs(method.epochs)
     noise = _noise(method, training.epochs)
     rules = _rules(server_schemes(asked.runs, graph.num_silos), graph.num_silos, noise, named=asked.named)
-    shared = asked.shared(graph, training)
-    return Plan(
+    shared = asked.common_fields(graph, training)
+    return AuditPlan(
         tuple(FedAvgSubject(**shared, **rule, kind=kind) for rule in rules),
         CONTROLS,
         NOTES,
@@ -239,9 +241,9 @@ def _rules(
     hiding = [scheme for scheme in schemes if promises(scheme, clients) is not None]
     if noise is not None and named and len(hiding) < len(schemes):
         raise InputError("noise must go with a scheme other than plaintext, for a client adds a share of it alone")
-    plain = [{"schemes": {SERVER: each}, "name": each.name} for each in schemes if noise is None or not named]
+    plain = [{"schemes": {SERVER: item}, "name": item.name} for item in schemes if noise is None or not named]
     noisy = [
-        {"schemes": {SERVER: each}, "name": f"{each.name}+dp", "noise": UpdateRule(each, noise).noise}
-        for each in hiding
+        {"schemes": {SERVER: item}, "name": f"{item.name}+dp", "noise": UpdateRule(item, noise).noise}
+        for item in hiding
     ]
     return plain if noise is None else plain + noisy

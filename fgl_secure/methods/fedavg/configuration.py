@@ -12,8 +12,8 @@ from fgl_secure.config_fields import choice
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 CLIP = 1.0
 
@@ -75,7 +75,7 @@ class FedAvg(Method):
         if self.noise is None and self.clip != CLIP:
             raise InputError(f"clip must go with noise, without which nothing is clipped; found {self.clip}")
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fedavg.audit_target import fedavg_plan
 

@@ -35,9 +35,9 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import counts_of
 from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten, unwritten
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unflatten, unwritten
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.training.sparse_products import SparseMatrix
 from fgl_secure.typing import Array, Floats, Ids
 
@@ -77,7 +77,7 @@ class GradientNoise:
         l2 = self.clip / self._step + math.sqrt(entries) / 2
         return DiscreteGaussian(GRID_SIGMA).account(1, l2, math.sqrt(entries) * l2).epsilon(1, delta)
 
-    def applied(self, rows: NDArray[np.float32], coins: Coins) -> NDArray[np.float32]:
+    def apply(self, rows: NDArray[np.float32], coins: Coins) -> NDArray[np.float32]:
         """Rows [K, P] cut down, rounded to the grid, with noise on them."""
         norms = np.linalg.norm(rows.astype(np.float64), axis=1, keepdims=True)
         cut = rows / np.maximum(norms / self.clip, 1)
@@ -183,7 +183,7 @@ def draws_of(seed: int, client: int, number: int) -> np.random.Generator:
     return np.random.default_rng((seed, client, number))
 
 
-class FedAvg(Rounds):
+class FedAvgClient(TrainingRounds):
     """One client's copy of the model in training.
 
     Args:
@@ -235,7 +235,7 @@ class FedAvg(Rounds):
         """The client's update goes into the mean of all, along which every copy of the model takes the same step."""
         draws = draws_of(self._seed, self.silo.silo, number)
         batch = self._batch(draws) if self._first is None else self._first
-        own, start = counts_of(self.silo, self._predicted()), flat(self._parameters)
+        own, start = counts_of(self.silo, self._predict()), flat(self._parameters)
         update, loss = self._update(batch, draws)
         overwrite(self._parameters, start)
         mean = self._mean(update, len(batch), number)
@@ -245,34 +245,34 @@ class FedAvg(Rounds):
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Scores the model as it is."""
-        return self.figures(counts_of(self.silo, self._predicted()))
+        return self.figures(counts_of(self.silo, self._predict()))
 
     def scores(self, layers: nn.ModuleList | None = None) -> torch.Tensor:
         """Class scores of the client's nodes on its subgraph, float32 [m, c]; by the common layers unless given."""
         h, model = self._features, layers or self.layers
         for number, layer in enumerate(model):
             assert isinstance(layer, MessageLayer)
-            kept = layer.kept(h)
+            kept = layer.local_state(h)
             messages = layer.message(kept, self._degrees)
             h = layer.update(kept, self._neighbours(messages), self._degrees)
             h = functional.relu(h) if number < len(model) - 1 else h
         return h
 
-    def _predicted(self) -> Ids:
+    def _predict(self) -> Ids:
         return self._classes(self.layers)
 
     def _classes(self, layers: nn.ModuleList) -> Ids:
         with torch.no_grad():
-            found: Ids = self.scores(layers).argmax(dim=1).cpu().numpy()
-        return found
+            classes: Ids = self.scores(layers).argmax(dim=1).cpu().numpy()
+        return classes
 
     def _batch(self, draws: np.random.Generator) -> Ids:
         return batch_of(self._labelled, self._local.batch, draws)
 
     def _update(self, batch: Ids, draws: np.random.Generator) -> tuple[Array, float]:
         """The sum of the gradients of the client's steps, float32 [P], and the loss before the first."""
-        total, losses = [torch.zeros_like(each) for each in self._parameters], []
-        server, mu = [each.detach().clone() for each in self._parameters], self._local.proximal
+        total, losses = [torch.zeros_like(item) for item in self._parameters], []
+        server, mu = [item.detach().clone() for item in self._parameters], self._local.proximal
         for step in range(self._local.steps):
             places = self.silo.local(batch if not step else self._batch(draws))
             loss = functional.cross_entropy(self.scores()[places], self._labels[places])
@@ -306,7 +306,7 @@ class FedAvg(Rounds):
     def state(self) -> dict[str, Array]:
         """Parameters, what the optimiser remembers, and its rate."""
         rate = np.array(self._optimiser.param_groups[0]["lr"], dtype=np.float64)
-        optimiser = under("optimiser", remembered(self._optimiser))
+        optimiser = under("optimiser", optimiser_state(self._optimiser))
         return {**super().state(), "values": flat(self._parameters), "rate": rate, **optimiser}
 
     def restore(self, state: Arrays) -> None:
@@ -327,24 +327,24 @@ def clients_of(
     seed: int = 0,
     device: torch.device | None = None,
     first: Sequence[Ids] | None = None,
-    kind: Callable[..., FedAvg] = FedAvg,
+    kind: Callable[..., FedAvgClient] = FedAvgClient,
 ) -> Job:
     """Federated averaging of all clients: scored before each round and after the last.
 
     Args:
         graph: who has what; edges between clients go unused.
         rule: how updates become their mean; its scheme adds figures up as well.
-        preset: see `FedAvg`, as for the rest.
+        preset: see `FedAvgClient`, as for the rest.
         local: what a client does in a round.
         backbone: "gcn" or "sage".
         seed: of initial weights and of batches.
         device: where model compute runs; the CPU by default.
         first: for each client the nodes that its rounds begin with.
-        kind: makes a client's program, as `FedAvg` does.
+        kind: makes a client's program, as `FedAvgClient` does.
     """
     threshold = rule.scheme.threshold_for(graph.num_silos)
 
-    def make(talk: Collectives, coins: Coins) -> FedAvg:
+    def make(talk: Collectives, coins: Coins) -> FedAvgClient:
         noise = None if rule.noise is None else NoisyUpdates(rule.noise, threshold, coins)
         own = None if first is None else first[talk.silo.silo]
         return kind(talk, preset, local, backbone=backbone, seed=seed, device=device, noise=noise, first=own)

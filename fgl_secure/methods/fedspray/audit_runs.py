@@ -28,7 +28,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fedspray.client import FedSpray, ProxyLayout, clients_of, shares_of
+from fgl_secure.methods.fedspray.client import FedSprayClient, ProxyLayout, clients_of, shares_of
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -59,7 +59,7 @@ class LabelledNodes:
     proxies: Floats
 
     @classmethod
-    def of(cls, clients: Sequence[FedSpray]) -> LabelledNodes:
+    def of(cls, clients: Sequence[FedSprayClient]) -> LabelledNodes:
         """Those of clients after their last round."""
         held = [client.silo for client in clients]
         return cls(
@@ -75,30 +75,30 @@ class LabelledNodes:
 
     def counts(self, clients: int, classes: int) -> Ids:
         """How many each client has of each class, int64 [K, C]."""
-        found = np.zeros((clients, classes), dtype=np.int64)
-        np.add.at(found, (self.clients, self.classes), 1)
-        return found
+        result = np.zeros((clients, classes), dtype=np.int64)
+        np.add.at(result, (self.clients, self.classes), 1)
+        return result
 
     def sums(self, clients: int, classes: int) -> Floats:
         """The sum of their proxies by client and class, float64 [K, C, d]."""
-        found = np.zeros((clients, classes, self.proxies.shape[1]))
-        np.add.at(found, (self.clients, self.classes), self.proxies)
-        return found
+        result = np.zeros((clients, classes, self.proxies.shape[1]))
+        np.add.at(result, (self.clients, self.classes), self.proxies)
+        return result
 
 
-def summands(held: LabelledNodes, layout: ProxyLayout, clients: int, grid: int | None = None) -> Floats:
+def summands(labelled: LabelledNodes, layout: ProxyLayout, clients: int, grid: int | None = None) -> Floats:
     """What clients send in a round whose encoder is all zeros: float64 [K, layout.length], all of one weight.
 
     Args:
-        held: the labelled nodes of the round.
+        labelled: the labelled nodes of the round.
         layout: of a summand.
         clients: how many there are.
         grid: shares are multiples of one over this; None for exact ones.
     """
     rows = np.zeros((clients, layout.length))
-    counts = held.counts(clients, layout.classes)
-    shares = np.stack([shares_of(each, grid) for each in counts])
-    means = held.sums(clients, layout.classes) / np.maximum(counts, 1)[..., None]
+    counts = labelled.counts(clients, layout.classes)
+    shares = np.stack([shares_of(count, grid) for count in counts])
+    means = labelled.sums(clients, layout.classes) / np.maximum(counts, 1)[..., None]
     rows[:, layout.weight] = 1 / clients
     rows[:, layout.proxies] = (shares[..., None] * means).reshape(clients, -1)
     rows[:, layout.shares] = shares
@@ -116,19 +116,19 @@ def _proxy_truth(rounds: Sequence[LabelledNodes], clients: int, classes: int) ->
     counts = np.stack([held.counts(clients, classes) for held in rounds], axis=1)
     sums = np.stack([held.sums(clients, classes) for held in rounds], axis=1)
     singles = np.where(counts[..., None] == 1, sums, np.nan)
-    return ProxyTruth(counts, singles, _added(rounds, clients), counts.sum(axis=2))
+    return ProxyTruth(counts, singles, _added_rows(rounds, clients), counts.sum(axis=2))
 
 
-def _added(rounds: Sequence[LabelledNodes], clients: int) -> Floats:
+def _added_rows(rounds: Sequence[LabelledNodes], clients: int) -> Floats:
     """float64 [K, R, d]: NaN where a client adds no node, or several."""
-    found = np.full((clients, len(rounds), rounds[0].proxies.shape[1]), np.nan)
+    result = np.full((clients, len(rounds), rounds[0].proxies.shape[1]), np.nan)
     for number in range(1, len(rounds)):
         new = ~np.isin(rounds[number].nodes, rounds[number - 1].nodes)
         for client in range(clients):
             rows = np.flatnonzero(new & (rounds[number].clients == client))
             if len(rows) == 1:
-                found[client, number] = rounds[number].proxies[rows[0]]
-    return found
+                result[client, number] = rounds[number].proxies[rows[0]]
+    return result
 
 
 _MOST_ROUNDS = 10**6
@@ -136,7 +136,7 @@ _MOST_ROUNDS = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class RoundSetting:
     """How rounds are trained that are run for attacks alone.
 
     Attributes:
@@ -153,18 +153,18 @@ class Setting:
 
     def clients(
         self, graph: FederatedGraph, scheme: Scheme | None = None, channel: Channel | None = None
-    ) -> tuple[OneProcess, tuple[FedSpray, ...]]:
+    ) -> tuple[OneProcess, tuple[FedSprayClient, ...]]:
         """All clients at their start, as a process and one by one; over a channel that nobody reads unless given."""
         adding, preset = scheme or Plaintext(), self._endless
         job = clients_of(graph, adding, preset, backbone=self.backbone, seed=self.seed, device=self.device)
-        process = job.opened(channel or Channel(hierarchy_of(graph), SimulationCoins(0)))
-        return process, tuple(each for each in process.programs if isinstance(each, FedSpray))
+        process = job.open(channel or Channel(hierarchy_of(graph), SimulationCoins(0)))
+        return process, tuple(program for program in process.programs if isinstance(program, FedSprayClient))
 
     @property
     def _endless(self) -> FedSprayPreset:
         return replace(self.preset, epochs=_MOST_ROUNDS, patience=None)
 
-    def gone_on(self, client: FedSpray, node: int, talk: Collectives) -> FedSpray:
+    def gone_on(self, client: FedSprayClient, node: int, talk: Collectives) -> FedSprayClient:
         """The client with a node labelled more if that is its own: models and proxies go on, optimisers start afresh.
 
         Args:
@@ -174,14 +174,14 @@ class Setting:
         """
         silo, known = client.silo, _nodes(client)
         talk.silo = replace(silo, train=silo.train | (silo.nodes == node))
-        found = FedSpray(talk, self._endless, backbone=self.backbone, seed=self.seed, device=self.device)
-        found.encoder.load_state_dict(client.encoder.state_dict())
-        found.network.load_state_dict(client.network.state_dict())
-        found.class_proxies = client.class_proxies
-        kept = torch.tensor(np.isin(_nodes(found), known), device=found.proxies.device)
+        result = FedSprayClient(talk, self._endless, backbone=self.backbone, seed=self.seed, device=self.device)
+        result.encoder.load_state_dict(client.encoder.state_dict())
+        result.network.load_state_dict(client.network.state_dict())
+        result.class_proxies = client.class_proxies
+        kept = torch.tensor(np.isin(_nodes(result), known), device=result.proxies.device)
         with torch.no_grad():
-            found.proxies[kept] = client.proxies
-        return found
+            result.proxies[kept] = client.proxies
+        return result
 
 
 def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
@@ -205,7 +205,7 @@ def turns(few: FederatedGraph, waiting: Flags, additions: int, seed: int) -> lis
         additions: how many rounds at most; fewer where clients have nothing left.
         seed: of the choice.
     """
-    rng, left, found = np.random.default_rng(seed), waiting.copy(), []
+    rng, left, result = np.random.default_rng(seed), waiting.copy(), []
     for number in range(additions):
         own = np.flatnonzero(left & (few.silo_of == number % few.num_silos))
         if not len(own):
@@ -215,12 +215,12 @@ def turns(few: FederatedGraph, waiting: Flags, additions: int, seed: int) -> lis
         others = own[own != node]
         alike = others[few.labels[others] == few.labels[node]]
         choice = alike if len(alike) else others
-        found.append((node, int(rng.choice(choice)) if len(choice) else -1))
-    return found
+        result.append((node, int(rng.choice(choice)) if len(choice) else -1))
+    return result
 
 
 def _grow(
-    few: FederatedGraph, added: list[tuple[int, int]], setting: Setting, scheme: Scheme, channel: Channel
+    few: FederatedGraph, added: list[tuple[int, int]], setting: RoundSetting, scheme: Scheme, channel: Channel
 ) -> tuple[list[LabelledNodes], Suspects]:
     """Trains one round, and one more for each node that is added; models go on, optimisers start afresh."""
     rng = np.random.default_rng(setting.seed + 1)
@@ -232,7 +232,7 @@ def _grow(
         if other >= 0:
             before = clients[client]
             instead = _proxy(setting.gone_on(before, other, copy(before.talk)), other)
-        process.programs = clients = tuple(setting.gone_on(each, node, each.talk) for each in clients)
+        process.programs = clients = tuple(setting.gone_on(item, node, item.talk) for item in clients)
         process.round(number)
         held = LabelledNodes.of(clients)
         rounds.append(held)
@@ -243,14 +243,14 @@ def _grow(
     return rounds, Suspects(np.empty((0, setting.preset.width)), pairs)
 
 
-def _proxy(client: FedSpray, node: int) -> NDArray[np.float64]:
+def _proxy(client: FedSprayClient, node: int) -> NDArray[np.float64]:
     """What the proxy of a node is after a round of its client alone."""
     client.work()
-    found: NDArray[np.float64] = client.proxies.detach().cpu().numpy().astype(np.float64)
-    return np.asarray(found[_nodes(client) == node][0])
+    result: NDArray[np.float64] = client.proxies.detach().cpu().numpy().astype(np.float64)
+    return np.asarray(result[_nodes(client) == node][0])
 
 
-def _nodes(client: FedSpray) -> Ids:
+def _nodes(client: FedSprayClient) -> Ids:
     return client.silo.nodes[client.silo.train]
 
 
@@ -264,30 +264,30 @@ GROWING = f"{FEW_LABELS} labels a client, one added each round"
 """What such rounds are called."""
 
 
-def first_round(graph: FederatedGraph, setting: Setting, name: str, transcript: Transcript) -> RecordedRun:
+def first_round(graph: FederatedGraph, setting: RoundSetting, name: str, transcript: Transcript) -> RecordedRun:
     """The first round of a recorded training; the proxies in it are had by training that round once more."""
     process, clients = setting.clients(graph)
     process.round(0)
     what = f"first round of training, {setting.backbone}"
-    return _attacked(name, what, transcript, graph, setting, [LabelledNodes.of(clients)])
+    return _record_attacked(name, what, transcript, graph, setting, [LabelledNodes.of(clients)])
 
 
-def growing_rounds(graph: FederatedGraph, setting: Setting, scheme: Scheme, name: str) -> RecordedRun:
+def growing_rounds(graph: FederatedGraph, setting: RoundSetting, scheme: Scheme, name: str) -> RecordedRun:
     """Rounds of clients with few labelled nodes each, between which one client labels a node more, in turn."""
     few = with_few_labels(graph, FEW_LABELS, setting.seed)
     channel = Channel(hierarchy_of(few), SimulationCoins(setting.seed), Recording.everything())
     added = turns(few, graph.train_mask & ~few.train_mask, ADDITIONS, setting.seed)
     rounds, suspects = _grow(few, added, setting, scheme, channel)
     what = f"{len(rounds)} rounds, {GROWING}, {setting.backbone}"
-    return _attacked(f"{name}[{GROWING}]", what, channel.transcript, few, setting, rounds, suspects)
+    return _record_attacked(f"{name}[{GROWING}]", what, channel.transcript, few, setting, rounds, suspects)
 
 
-def _attacked(
+def _record_attacked(
     label: str,
     what: str,
     transcript: Transcript,
     graph: FederatedGraph,
-    setting: Setting,
+    setting: RoundSetting,
     rounds: list[LabelledNodes],
     suspects: Suspects | None = None,
 ) -> RecordedRun:
@@ -332,7 +332,7 @@ def drawn_sizes(seed: int, sizes: tuple[int, ...] = SIZES, classes: int = CLASSE
     """
     rng = np.random.default_rng(seed)
     skew = rng.dirichlet(np.full(classes, 0.7), size=len(sizes))
-    counts = np.stack([rng.multinomial(size, each) for size, each in zip(sizes, skew, strict=True)])
+    counts = np.stack([rng.multinomial(size, item) for size, item in zip(sizes, skew, strict=True)])
     owner = np.repeat(np.arange(counts.size), counts.ravel())
     proxies = rng.normal(size=(len(owner), WIDTH))
     return LabelledNodes(np.arange(len(owner)), owner // classes, owner % classes, proxies)
@@ -372,20 +372,22 @@ def recorded_rounds(
     return RecordedRun("drawn for attacks", what, PROXIES, *rest)
 
 
-def growing(held: LabelledNodes, additions: int, seed: int) -> list[LabelledNodes]:
+def growing(labelled: LabelledNodes, additions: int, seed: int) -> list[LabelledNodes]:
     """Rounds that end with all nodes, where in each but the first one client adds one: clients take turns.
 
     Args:
-        held: all nodes.
+        labelled: all nodes.
         additions: rounds after the first.
         seed: of the choice of nodes.
     """
-    rng, clients = np.random.default_rng(seed), int(held.clients.max()) + 1
-    waiting = {client: rng.permutation(np.flatnonzero(held.clients == client)).tolist() for client in range(clients)}
+    rng, clients = np.random.default_rng(seed), int(labelled.clients.max()) + 1
+    waiting = {
+        client: rng.permutation(np.flatnonzero(labelled.clients == client)).tolist() for client in range(clients)
+    }
     late = [waiting[number % clients].pop() for number in range(additions) if len(waiting[number % clients]) > 1]
-    since = np.zeros(len(held.nodes), dtype=np.int64)
+    since = np.zeros(len(labelled.nodes), dtype=np.int64)
     since[late] = np.arange(1, len(late) + 1)
-    return [held.among(since <= number) for number in range(len(late) + 1)]
+    return [labelled.among(since <= number) for number in range(len(late) + 1)]
 
 
 def drawn_pairs(rounds: list[LabelledNodes], seed: int) -> Suspects:
@@ -397,18 +399,18 @@ def drawn_pairs(rounds: list[LabelledNodes], seed: int) -> Suspects:
         alike = after.proxies[(after.classes == after.classes[new]) & (after.nodes != after.nodes[new])]
         centre = alike.mean(axis=0) if len(alike) else np.zeros(WIDTH)
         both = np.stack([after.proxies[new], centre + rng.normal(size=WIDTH)])
-        found = np.full((int(after.clients.max()) + 1, *both.shape), np.nan)
-        found[after.clients[new]] = both[rng.permutation(2)]
-        pairs[number] = found
+        result = np.full((int(after.clients.max()) + 1, *both.shape), np.nan)
+        result[after.clients[new]] = both[rng.permutation(2)]
+        pairs[number] = result
     return Suspects(np.empty((0, WIDTH)), pairs)
 
 
-def graph_of(held: LabelledNodes) -> FederatedGraph:
+def graph_of(labelled: LabelledNodes) -> FederatedGraph:
     """An edgeless graph of the nodes, all of them labelled."""
-    everyone: NDArray[np.bool_] = np.ones(len(held.nodes), dtype=np.bool_)
+    everyone: NDArray[np.bool_] = np.ones(len(labelled.nodes), dtype=np.bool_)
     nothing = np.empty((2, 0), dtype=np.int64)
-    graph = Graph.from_arrays("reference", np.ones((len(held.nodes), 1)), held.classes, nothing)
-    return FederatedGraph.from_assignment(graph, held.clients, SplitMasks(everyone, ~everyone, ~everyone))
+    graph = Graph.from_arrays("reference", np.ones((len(labelled.nodes), 1)), labelled.classes, nothing)
+    return FederatedGraph.from_assignment(graph, labelled.clients, SplitMasks(everyone, ~everyone, ~everyone))
 
 
 @cache
@@ -418,10 +420,10 @@ def _one_round() -> RecordedRun:
 
 @cache
 def _sum() -> RecordedRun:
-    return recorded_rounds([drawn_sizes(2)], "reference, the sum of one round", make_sums=_masked)
+    return recorded_rounds([drawn_sizes(2)], "reference, the sum of one round", make_sums=_masked_sums)
 
 
-def _masked(channel: Channel) -> ServerSums:
+def _masked_sums(channel: Channel) -> ServerSums:
     return ServerSums(PairwiseMasking(), channel)
 
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.attacks.base import DataSecret
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
-from fgl_secure.methods.fedspray.audit_runs import CONTROLS, GROWING, Setting, first_round, growing_rounds
+from fgl_secure.methods.fedspray.audit_runs import CONTROLS, GROWING, RoundSetting, first_round, growing_rounds
 from fgl_secure.methods.fedspray.client import clients_of
 from fgl_secure.methods.fedspray.preset import FedSprayPreset, fedspray_preset
 from fgl_secure.protocols.scheme import Scheme
@@ -140,11 +140,11 @@ class _FedSpraySubject(Subject):
     @property
     def job(self) -> Job:
         """The clients, each with its own subgraph."""
-        return clients_of(self.graph, self.schemes[SERVER], self.preset, **self.chosen)
+        return clients_of(self.graph, self.schemes[SERVER], self.preset, **self.model_options)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, and rounds of clients with few labelled nodes."""
-        setting = Setting(self.preset, self.method.backbone, self.seed, self.device)
+        setting = RoundSetting(self.preset, self.method.backbone, self.seed, self.device)
         yield first_round(self.graph, setting, self.name, result.transcript)
         yield growing_rounds(self.graph, setting, self.schemes[SERVER], self.name)
 
@@ -153,7 +153,7 @@ class _FedSpraySubject(Subject):
         return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True, clients_too=True))
 
 
-def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
+def fedspray_plan(method: FedSpray, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     graph = asked.federated(SPLIT, least=2)
     preset = fedspray_preset(method.preset, graph.graph.name).with_given(
@@ -164,9 +164,9 @@ def fedspray_plan(method: FedSpray, asked: Asked) -> Plan:
         propagations=method.k,
         local_epochs=method.local_epochs,
     )
-    shared, schemes = asked.shared(graph, preset), server_schemes(asked.runs, graph.num_silos)
-    return Plan(
-        tuple(_FedSpraySubject(**shared, schemes={SERVER: each}, name=each.name) for each in schemes),
+    shared, schemes = asked.common_fields(graph, preset), server_schemes(asked.runs, graph.num_silos)
+    return AuditPlan(
+        tuple(_FedSpraySubject(**shared, schemes={SERVER: scheme}, name=scheme.name) for scheme in schemes),
         CONTROLS,
         NOTES,
         messages=int((~graph.crosses_silos).sum()),

@@ -16,9 +16,9 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.networks import (
     NETWORKS,
     SGC,
-    Encoder,
+    ClassNetwork,
     MakeNetwork,
-    Network,
+    ProxyEncoder,
     Subgraph,
     draw_encoder,
     draw_weights,
@@ -31,9 +31,9 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
 from fgl_secure.training.loop import COUNTS, counts_of, share_of
 from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.rounds import NOTHING, Figures, Rounds
+from fgl_secure.training.rounds import NOTHING, Figures, TrainingRounds
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Facts, Silo
 from fgl_secure.typing import Array, Floats, Ids
@@ -122,14 +122,14 @@ class ProxyLayout:
         return slice(self.weight.stop, self.weight.stop + self.classes)
 
     @property
-    def scored(self) -> slice:
+    def validation_entry(self) -> slice:
         """One entry: the client's validation nodes, over the number of all nodes."""
         return slice(self.shares.stop, self.shares.stop + 1)
 
     @property
     def length(self) -> int:
         """Entries of a summand up to the counts of right predictions; the last one is the factor of the loss."""
-        return int(self.scored.stop) + 1
+        return int(self.validation_entry.stop) + 1
 
 
 def fractions(encoder: Floats, weight: float, proxies: Floats, shares: Floats) -> tuple[list[Floats], Floats]:
@@ -159,11 +159,11 @@ def _validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoi
 
 def minority_nodes(silo: Silo) -> NDArray[np.bool_]:
     """Bool [m], the nodes whose label is not the one that is most frequent among the client's labelled nodes."""
-    found: NDArray[np.bool_] = silo.labels != np.bincount(silo.labels[silo.train]).argmax()
-    return found
+    nodes: NDArray[np.bool_] = silo.labels != np.bincount(silo.labels[silo.train]).argmax()
+    return nodes
 
 
-class ChosenRounds(Rounds):
+class ChosenRounds(TrainingRounds):
     """A client's rounds, of which a validation figure chooses one: what FedSpray and its baselines have in common.
 
     Args:
@@ -180,7 +180,7 @@ class ChosenRounds(Rounds):
         super().__init__(talk, preset.epochs, Selection.VALIDATION, preset.patience)
         self.preset, self.subgraph, self.predictions = preset, Subgraph.of(talk.silo, device), torch.empty(0)
 
-    def added(
+    def sum_parts(
         self, loss: float, parts: Sequence[Array] = (), denominators: Array = NOTHING
     ) -> tuple[list[Floats], Figures]:
         """One sum of all clients: of a round's fractions, and of the figures that judge it.
@@ -197,14 +197,14 @@ class ChosenRounds(Rounds):
         once = 0.5 ** n.bit_length()  # about one over all nodes, and exact on the grid
         figure, nodes = _validation_sums(self.subgraph, self.predictions, choice)
         own = self._counts()
-        (*found, chosen, mean), counts = self.talk.ratios(
+        (*result, chosen, mean), counts = self.talk.ratios(
             [*parts, np.array([figure / n]), np.array([once * loss])],
             np.array([*denominators, nodes / n, once]),
             own,
             grid=self.talk.grid(FRACTION_BITS),
         )
         score = float(chosen[0]) * (-1 if choice is RoundChoice.LOSS else 1)
-        return found, Figures(float(mean[0]), counts, own, score)
+        return result, Figures(float(mean[0]), counts, own, score)
 
     def _counts(self) -> NDArray[np.int64]:
         """Int64 [COUNTS + 2]: with right predictions and predictions of minority nodes behind the others."""
@@ -219,7 +219,7 @@ class ChosenRounds(Rounds):
         return {**super().report, "minority": share_of(self._scores.best[COUNTS:])}
 
 
-def chosen(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset, make: Make) -> Job:
+def choose_rounds(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset, make: Make) -> Job:
     """Rounds of all clients, of which one is reported for all of them.
 
     Args:
@@ -280,7 +280,7 @@ def encoder_loss(
     return functional.cross_entropy(projected, labels) + learning * divergence(predicted, classified)
 
 
-class FedSpray(ChosenRounds):
+class FedSprayClient(ChosenRounds):
     """A network of its own, the common encoder, and a structure proxy for each labelled node.
 
     Args:
@@ -307,7 +307,7 @@ class FedSpray(ChosenRounds):
     ) -> None:
         place, facts, draws = device or torch.device("cpu"), talk.silo.facts, torch.Generator().manual_seed(seed)
         super().__init__(talk, preset, place)
-        self.encoder = Encoder(facts.features, preset.width, facts.classes)
+        self.encoder = ProxyEncoder(facts.features, preset.width, facts.classes)
         draw_encoder(self.encoder, draws)
         self.encoder.to(place)
         self.network = drawn_network(backbone, facts, preset, draws, talk.silo.silo).to(place)
@@ -333,14 +333,14 @@ class FedSpray(ChosenRounds):
         """Both phases; then encoders and class proxies become the weighted means of all clients."""
         loss, silo = self.work(), self.silo
         shares = shares_of(self.subgraph.counts, self.preset.share_grid)
-        encoder, proxies = flat(self._shared).astype(np.float64), self.local_class_proxies().cpu().numpy()
+        encoder, proxies = flat(self._shared_parameters).astype(np.float64), self.local_class_proxies().cpu().numpy()
         weight = len(silo.nodes) / silo.facts.nodes
         parts, denominators = fractions(encoder, weight, proxies.astype(np.float64), shares)
-        (mean, *means), figures = self.added(loss, parts, denominators)
-        overwrite(self._shared, mean)
-        found = np.stack(means)
+        (mean, *means), figures = self.sum_parts(loss, parts, denominators)
+        overwrite(self._shared_parameters, mean)
+        result = np.stack(means)
         # a class that nobody has a labelled node of keeps its own
-        self.class_proxies = np.where(np.isnan(found), self.class_proxies, found)
+        self.class_proxies = np.where(np.isnan(result), self.class_proxies, result)
         return figures
 
     def judge(self, number: int) -> None:
@@ -408,29 +408,29 @@ class FedSpray(ChosenRounds):
                 optimiser.step()
 
     @property
-    def _shared(self) -> list[nn.Parameter]:
+    def _shared_parameters(self) -> list[nn.Parameter]:
         return list(self.encoder.parameters())
 
     @property
-    def _trained(self) -> list[nn.Parameter]:
-        return [*self.network.parameters(), *self._shared, self.proxies]
+    def _trained_parameters(self) -> list[nn.Parameter]:
+        return [*self.network.parameters(), *self._shared_parameters, self.proxies]
 
     @property
     def report(self) -> dict[str, Array]:
         """As of all training, and the parameters after the last round."""
-        return {**super().report, "theta": flat(self._trained), "class proxies": self.class_proxies}
+        return {**super().report, "theta": flat(self._trained_parameters), "class proxies": self.class_proxies}
 
     def state(self) -> dict[str, Array]:
         """Parameters, class proxies, and what the optimisers remember."""
-        arrays = {**super().state(), "values": flat(self._trained)}
+        arrays = {**super().state(), "values": flat(self._trained_parameters)}
         for name, optimiser in self._optimisers.items():
-            arrays |= under(name, remembered(optimiser))
+            arrays |= under(name, optimiser_state(optimiser))
         return arrays
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
         super().restore(state)
-        overwrite(self._trained, state["values"])
+        overwrite(self._trained_parameters, state["values"])
         for name, optimiser in self._optimisers.items():
             remind(optimiser, within(name, state))
 
@@ -448,7 +448,7 @@ def drawn_network(
     draws: torch.Generator,
     client: int,
     known: Mapping[str, MakeNetwork] = NETWORKS,
-) -> Network:
+) -> ClassNetwork:
     """A client's fresh network, on the CPU, from coins that draw those of all clients one after the other.
 
     Raises:
@@ -488,9 +488,9 @@ def clients_of(
         seed: of initial weights.
         device: where model compute runs; the CPU by default.
     """
-    return chosen(
+    return choose_rounds(
         graph,
         scheme,
         preset,
-        lambda talk, _: FedSpray(talk, preset, backbone=backbone, seed=seed, device=device),
+        lambda talk, _: FedSprayClient(talk, preset, backbone=backbone, seed=seed, device=device),
     )

@@ -11,8 +11,8 @@ from fgl_secure.config_fields import choice
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class FedSpray(Method):
         if self.k is not None and self.backbone != "sgc":
             raise InputError(f"k must be None unless the backbone is sgc; found {self.k} with {self.backbone}: omit k")
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fedspray.audit_target import fedspray_plan
 

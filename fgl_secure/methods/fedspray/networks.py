@@ -108,7 +108,7 @@ def _neighbour_mean(adjacency: sparse.csr_array) -> sparse.csr_array:
     return sparse.csr_array(sparse.diags_array(1 / np.maximum(degrees, 1)) @ adjacency)
 
 
-class Affine(nn.Module):
+class ProxyAffine(nn.Module):
     """The map x W + b.
 
     `torch.nn.Linear` keeps the transpose of W, which a sparse product would copy in every step.
@@ -132,7 +132,7 @@ class Affine(nn.Module):
         return torch.addmm(self.bias, x, self.weight)
 
 
-class Encoder(nn.Module):
+class ProxyEncoder(nn.Module):
     """An embedding of features, a classifier on embedding plus proxy, and a projector on the embedding alone.
 
     One layer each (section 5.1.3).
@@ -145,9 +145,9 @@ class Encoder(nn.Module):
 
     def __init__(self, features: int, width: int, classes: int) -> None:
         super().__init__()
-        self.embedding = Affine(features, width)
-        self.classifier = Affine(width, classes)
-        self.projector = Affine(width, classes)
+        self.embedding = ProxyAffine(features, width)
+        self.classifier = ProxyAffine(width, classes)
+        self.projector = ProxyAffine(width, classes)
 
     def embed(self, features: Product) -> torch.Tensor:
         """Embeddings e = relu(X W_e + b_e), float32 [m, width]."""
@@ -165,7 +165,7 @@ class Encoder(nn.Module):
 
 
 @torch.no_grad()
-def draw_encoder(encoder: Encoder, draws: torch.Generator) -> None:
+def draw_encoder(encoder: ProxyEncoder, draws: torch.Generator) -> None:
     """Draws all weights and biases uniformly within one over the root of a layer's output width."""
     for layer in (encoder.embedding, encoder.classifier, encoder.projector):
         most = 1 / math.sqrt(layer.weight.shape[1])
@@ -173,7 +173,7 @@ def draw_encoder(encoder: Encoder, draws: torch.Generator) -> None:
             parameter.copy_(torch.empty(parameter.shape).uniform_(-most, most, generator=draws))
 
 
-class Network(nn.Module, ABC):
+class ClassNetwork(nn.Module, ABC):
     """Class scores from features and edges."""
 
     @abstractmethod
@@ -181,7 +181,7 @@ class Network(nn.Module, ABC):
         """Of all nodes of a client, float32 [m, C]."""
 
 
-class GCN(Network):
+class GCN(ClassNetwork):
     """Two graph convolutions (Kipf and Welling 2017).
 
     Args:
@@ -192,8 +192,8 @@ class GCN(Network):
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
         super().__init__()
-        self.first = Affine(features, hidden)
-        self.second = Affine(hidden, classes)
+        self.first = ProxyAffine(features, hidden)
+        self.second = ProxyAffine(hidden, classes)
 
     def scores(self, subgraph: Subgraph) -> torch.Tensor:
         """A^ relu(A^ X W_1 + b_1) W_2 + b_2."""
@@ -201,7 +201,7 @@ class GCN(Network):
         return subgraph.convolution(h @ self.second.weight) + self.second.bias
 
 
-class SGC(Network):
+class SGC(ClassNetwork):
     """One linear map of features that are averaged over k hops (Wu et al. 2019); it has no hidden layer.
 
     Args:
@@ -215,7 +215,7 @@ class SGC(Network):
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:  # noqa: ARG002  # as the others are made
         super().__init__()
-        self.only, self.propagations = Affine(features, classes), 2
+        self.only, self.propagations = ProxyAffine(features, classes), 2
 
     def scores(self, subgraph: Subgraph) -> torch.Tensor:
         """A^^k X W + b."""
@@ -225,7 +225,7 @@ class SGC(Network):
         return rows + self.only.bias
 
 
-class GraphSAGE(Network):
+class GraphSAGE(ClassNetwork):
     """Two layers with mean aggregation (Hamilton et al. 2017).
 
     Args:
@@ -236,9 +236,9 @@ class GraphSAGE(Network):
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
         super().__init__()
-        self.first_neighbours = Affine(features, hidden)
+        self.first_neighbours = ProxyAffine(features, hidden)
         self.first_own = nn.Parameter(torch.zeros(features, hidden))
-        self.second_neighbours = Affine(hidden, classes)
+        self.second_neighbours = ProxyAffine(hidden, classes)
         self.second_own = nn.Parameter(torch.zeros(hidden, classes))
 
     def scores(self, subgraph: Subgraph) -> torch.Tensor:
@@ -250,7 +250,7 @@ class GraphSAGE(Network):
         return sums + h @ self.second_own + self.second_neighbours.bias
 
 
-MakeNetwork = Callable[[int, int, int], Network]
+MakeNetwork = Callable[[int, int, int], ClassNetwork]
 
 NETWORKS: Mapping[str, MakeNetwork] = MappingProxyType({"gcn": GCN, "sgc": SGC, "sage": GraphSAGE})
 

@@ -29,7 +29,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import structure_features
-from fgl_secure.methods.fedstruct.client import LearntRows, Perceptron
+from fgl_secure.methods.fedstruct.client import LearntRows, NodePerceptron
 from fgl_secure.methods.fedstruct.exchange import (
     Exchange,
     FeatureSharing,
@@ -37,10 +37,10 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
 )
 from fgl_secure.methods.fedstruct.preset import FedStructPreset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, client_features, clients_of
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructClient, FedStructTask, client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import PublicParameters, Recording, Transcript
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.typing import Ids
 
 CRAWLED = 0.9
@@ -51,10 +51,10 @@ class SeenModels:
     """The models of a run, from which follows what attackers know beside their views."""
 
     def __init__(self) -> None:
-        self._models: list[Perceptron | None] = []
+        self._models: list[NodePerceptron | None] = []
         self._start: NDArray[np.float32] | None = None
 
-    def see(self, clients: Sequence[FedStruct]) -> None:
+    def see(self, clients: Sequence[FedStructClient]) -> None:
         """Keeps g and the structure features, before the first round, and g once more after the last."""
         own = {client.silo.silo: client.model.own_features for client in clients}
         if not self._models and own[0] is not None:
@@ -74,7 +74,7 @@ class SeenModels:
             seed: of node2vec's walks and of the crawl.
             rate: share of the edges that the crawl has.
         """
-        crawl = _thinned(graph, rate, seed)
+        crawl = _sample_edges(graph, rate, seed)
         first, last = (self._models[0], self._models[-1]) if self._models else (None, None)
         learnt = features == HOP2VEC
         rule = None if learnt else _rule(graph, preset, features, seed)
@@ -83,11 +83,11 @@ class SeenModels:
         return CrawledGraph(crawl, graph.silo_of, rate, rule), EmbeddingModel(embed, jacobian)
 
 
-def _thinned(graph: FederatedGraph, rate: float, seed: int) -> Ids:
+def _sample_edges(graph: FederatedGraph, rate: float, seed: int) -> Ids:
     """Both directions of a share of the edges, int64 [2, m]."""
     one_way = graph.edges[:, graph.edges[0] < graph.edges[1]]
-    kept = one_way[:, np.random.default_rng(seed).random(one_way.shape[1]) < rate]
-    return np.concatenate([kept, kept[::-1]], axis=1)
+    remaining = one_way[:, np.random.default_rng(seed).random(one_way.shape[1]) < rate]
+    return np.concatenate([remaining, remaining[::-1]], axis=1)
 
 
 def _rule(
@@ -105,7 +105,7 @@ def _rule(
     return compute
 
 
-def _embedding(model: Perceptron) -> Callable[[NDArray[Any]], NDArray[Any]]:
+def _embedding(model: NodePerceptron) -> Callable[[NDArray[Any]], NDArray[Any]]:
     def embed(rows: NDArray[Any]) -> NDArray[Any]:
         with torch.no_grad():
             outputs: NDArray[Any] = _outputs(model, torch.from_numpy(rows.astype(np.float32))).cpu().numpy()
@@ -114,19 +114,19 @@ def _embedding(model: Perceptron) -> Callable[[NDArray[Any]], NDArray[Any]]:
     return embed
 
 
-def _jacobian(model: Perceptron, start: NDArray[np.float32]) -> Callable[[Ids], NDArray[Any]]:
+def _jacobian(model: NodePerceptron, start: NDArray[np.float32]) -> Callable[[Ids], NDArray[Any]]:
     def jacobian(nodes: Ids) -> NDArray[Any]:
         rows = torch.from_numpy(start[nodes]).requires_grad_()
         outputs = _outputs(model, rows)
-        each = [torch.autograd.grad(column.sum(), rows, retain_graph=True)[0] for column in outputs.T]
-        stacked: NDArray[Any] = torch.stack(each, dim=1).numpy()
+        item = [torch.autograd.grad(column.sum(), rows, retain_graph=True)[0] for column in outputs.T]
+        stacked: NDArray[Any] = torch.stack(item, dim=1).numpy()
         return stacked
 
     return jacobian
 
 
-def _outputs(model: Perceptron, rows: torch.Tensor) -> torch.Tensor:
-    outputs: torch.Tensor = model.cpu()(LearntRows(rows), Dropout(0.0, 0))
+def _outputs(model: NodePerceptron, rows: torch.Tensor) -> torch.Tensor:
+    outputs: torch.Tensor = model.cpu()(LearntRows(rows), CoinDropout(0.0, 0))
     return outputs
 
 
@@ -183,7 +183,7 @@ def _apart() -> RecordedRun:
 
 
 @cache
-def _counted() -> RecordedRun:
+def _counted_run() -> RecordedRun:
     """Aggregated queries that clients count, as published."""
     exchange = RowExchange(sharing=FeatureSharing.QUERIES, rule=None)
     preset = replace(_PRESET, epochs=1)
@@ -227,7 +227,7 @@ def _communities(
         classes: how many, of equal size.
     """
     rng = np.random.default_rng(0)
-    parts = [nx.barabasi_albert_graph(nodes // classes, links, seed=each) for each in range(classes)]
+    parts = [nx.barabasi_albert_graph(nodes // classes, links, seed=item) for item in range(classes)]
     inside: Ids = np.array(nx.disjoint_union_all(parts).edges, dtype=np.int64)
     pairs = np.concatenate([inside, rng.integers(nodes, size=(nodes // 8, 2))])
     client_of = np.arange(nodes) * clients // nodes if apart else rng.permutation(nodes) % clients
@@ -254,7 +254,7 @@ def _federated(pairs: Ids, labels: Ids, client_of: Ids, rng: np.random.Generator
 CONTROLS: Makers = MappingProxyType({
     FEDSTRUCT: _in_the_clear,
     FEDSTRUCT_LOUVAIN: _apart,
-    FEDSTRUCT_QUERIES: _counted,
+    FEDSTRUCT_QUERIES: _counted_run,
     FEDSTRUCT_HOPWISE: _hop_by_hop,
 })  # fmt: skip
 """What attacks on structure must break, by name; each is made when it is first asked for."""

@@ -10,8 +10,8 @@ import numpy as np
 
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.attacks.structure.knowledge import StructureCircumstance
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
@@ -25,7 +25,13 @@ from fgl_secure.methods.fedstruct.exchange import (
     Pruning,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.preset import Averaging, FeatureModelKind, FedStructPreset, Stepping, fedstruct_preset
+from fgl_secure.methods.fedstruct.preset import (
+    AccuracyAveraging,
+    FeatureModelKind,
+    FedStructPreset,
+    Stepping,
+    fedstruct_preset,
+)
 from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -88,9 +94,9 @@ def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
     parts = [_terms(exchange.terms, clients), _features(exchange, features), _gradients(exchange, features)]
     if exchange.k_min > 1 and (features == HOP2VEC or exchange.sharing is FeatureSharing.QUERIES):
         parts.append(_closed_rows(exchange))
-    guarantees = tuple(each for part in parts for each in part.guarantees)
-    leaks = tuple(each for part in parts for each in part.leaks_by_design)
-    return Claim(guarantees, leaks, tuple(dict.fromkeys(each for part in parts for each in part.assumptions)))
+    guarantees = tuple(item for part in parts for item in part.guarantees)
+    leaks = tuple(item for part in parts for item in part.leaks_by_design)
+    return Claim(guarantees, leaks, tuple(dict.fromkeys(item for part in parts for item in part.assumptions)))
 
 
 def _terms(scheme: Scheme | None, clients: int) -> Claim:
@@ -224,11 +230,11 @@ def _hopwise(exchange: HopwiseExchange) -> Claim:
     inner = exchange.sums.claim_for(Topology.example(NEIGHBOURS))
     outside = (Role.SERVER, Role.RELAY)  # a client is a silo and all its devices: what hides from one alone is void
     kept = tuple(
-        replace(each, coalition={role: count for role, count in each.coalition.items() if role in outside})
-        for each in inner.guarantees
-        if any(role in outside for role in each.coalition)
+        replace(item, coalition={role: count for role, count in item.coalition.items() if role in outside})
+        for item in inner.guarantees
+        if any(role in outside for role in item.coalition)
     )
-    leaks = tuple(each for each in inner.leaks_by_design if each.role in outside)
+    leaks = tuple(item for item in inner.leaks_by_design if item.role in outside)
     return Claim((*kept, *HOPWISE_PROMISES), (*leaks, *HOPWISE_LEAKS), inner.assumptions)
 
 
@@ -315,7 +321,7 @@ class FedStructSubject(Subject):
         """One round on a graph whose nodes have swapped places inside their clients."""
         return self.brief(seed=seed, graph=self.graph.redealt(seed), models=SeenModels())
 
-    def unprotected(self) -> tuple[Subject, ...]:
+    def unprotected_subjects(self) -> tuple[Subject, ...]:
         """The whole training in the clear, for attacks read what clients hold in the end."""
         exchange = self.exchange
         clear: Exchange = (
@@ -326,7 +332,7 @@ class FedStructSubject(Subject):
         return (replace(self, **_under(clear), models=SeenModels()),)
 
 
-def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
+def fedstruct_plan(method: FedStruct, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     exchanges = [exchange_of(method, run) for run in asked.runs]
     _check_used(method, exchanges)
@@ -334,13 +340,13 @@ def fedstruct_plan(method: FedStruct, asked: Asked) -> Plan:
     for exchange in exchanges:
         _check_masks(exchange, graph)
     preset = _preset(method, fedstruct_preset(method.preset, graph.graph.name).with_epochs(method.epochs))
-    shared = asked.shared(graph, preset)
-    return Plan(
+    shared = asked.common_fields(graph, preset)
+    return AuditPlan(
         tuple(FedStructSubject(**shared, **_under(exchange)) for exchange in exchanges),
         CONTROLS,
         NOTES,
         messages=int(graph.crosses_silos.sum()),
-        averaged=_averaged(preset, graph),
+        averaged=_averaging_words(preset, graph),
         chosen_on=choice_of_round(preset.selection, graph),
         backbone=method.backbone,
     )
@@ -406,19 +412,19 @@ def _server_of(exchange: Exchange, usual: Scheme | None, before: str = "") -> st
     return "" if chosen == usual or chosen is None else f"{before}server={chosen.name}"
 
 
-def _preset(method: FedStruct, chosen: FedStructPreset) -> FedStructPreset:
+def _preset(method: FedStruct, preset: FedStructPreset) -> FedStructPreset:
     """The preset with everything else that was asked for."""
     weights = method.weights
     return replace(
-        chosen,
+        preset,
         feature_model=BACKBONES[method.backbone],
-        hops=method.hops or (chosen.hops if weights is None else len(weights) - 1),
-        betas=weights or chosen.betas,
-        kept=None if method.pruning == Pruning.NONE else (method.kept or chosen.kept),
-        structure_hidden=None if method.structure_model == "none" else chosen.structure_hidden,
-        stepping=Stepping(method.stepping or chosen.stepping),
-        learning_rate=method.rate or chosen.learning_rate,
-        structure_rate=method.structure_rate or chosen.structure_rate,
+        hops=method.hops or (preset.hops if weights is None else len(weights) - 1),
+        betas=weights or preset.betas,
+        kept=None if method.pruning == Pruning.NONE else (method.kept or preset.kept),
+        structure_hidden=None if method.structure_model == "none" else preset.structure_hidden,
+        stepping=Stepping(method.stepping or preset.stepping),
+        learning_rate=method.rate or preset.learning_rate,
+        structure_rate=method.structure_rate or preset.structure_rate,
     )
 
 
@@ -451,9 +457,9 @@ def _masks_nothing(scheme: Scheme, senders: int) -> bool:
     return False
 
 
-def _averaged(preset: FedStructPreset, graph: FederatedGraph) -> str:
+def _averaging_words(preset: FedStructPreset, graph: FederatedGraph) -> str:
     return {
-        Averaging.POOLED: pooled_over(graph),
-        Averaging.CLIENTS: "as the mean over clients",
-        Averaging.NODES: "as the mean over clients by their nodes",
+        AccuracyAveraging.POOLED: pooled_over(graph),
+        AccuracyAveraging.CLIENTS: "as the mean over clients",
+        AccuracyAveraging.NODES: "as the mean over clients by their nodes",
     }[preset.averaging]

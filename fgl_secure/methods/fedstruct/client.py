@@ -20,9 +20,9 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.structure_features import hop2vec_start, normalised_adjacency
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, Stepping, Weighting
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.optimisers import SGD, Adam
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unflatten
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import MOST_DENSE, SparseMatrix
 from fgl_secure.typing import Array
@@ -103,11 +103,11 @@ class _NodeModel(nn.Module, ABC):
     """From rows to one output a class and node."""
 
     @abstractmethod
-    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
+    def forward(self, rows: _Rows, dropout: CoinDropout) -> torch.Tensor:
         """The outputs, float [n, classes]; units are dropped in training mode alone."""
 
 
-class Perceptron(_NodeModel):
+class NodePerceptron(_NodeModel):
     """LayerNorm, then linear layers with ReLU and dropout between them.
 
     Args:
@@ -119,7 +119,7 @@ class Perceptron(_NodeModel):
         self.norm = nn.LayerNorm(widths[0], eps=EPSILON)
         self.layers = nn.ModuleList(nn.Linear(d_in, d_out) for d_in, d_out in pairwise(widths))
 
-    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
+    def forward(self, rows: _Rows, dropout: CoinDropout) -> torch.Tensor:
         """The outputs, float [n, d_out]."""
         hidden = rows.product(self.norm, cast("nn.Linear", self.layers[0]))
         for layer in self.layers[1:]:
@@ -138,10 +138,10 @@ class DecoupledGCN(_NodeModel):
 
     def __init__(self, widths: tuple[int, ...], local: SparseMatrix, hops: int) -> None:
         super().__init__()
-        self.perceptron = Perceptron(widths)
+        self.perceptron = NodePerceptron(widths)
         self._local, self._hops = local, hops
 
-    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
+    def forward(self, rows: _Rows, dropout: CoinDropout) -> torch.Tensor:
         """The outputs, float [n, classes]."""
         outputs: torch.Tensor = self.perceptron(rows, dropout)
         for _ in range(self._hops):
@@ -175,13 +175,13 @@ class Sage(_NodeModel):
         self.head = nn.Linear(widths[-1], classes)
         self._mean = mean
 
-    def forward(self, rows: _Rows, dropout: Dropout) -> torch.Tensor:
+    def forward(self, rows: _Rows, dropout: CoinDropout) -> torch.Tensor:
         """The outputs, float [n, classes]."""
         first = cast("SageLayer", self.layers[0])
         told = rows.product(self.norm, first.neighbours)
         hidden = rows.product(self.norm, first.own) + self._mean(told) + first.bias
-        for each in self.layers[1:]:
-            layer = cast("SageLayer", each)
+        for item in self.layers[1:]:
+            layer = cast("SageLayer", item)
             hidden = dropout(torch.relu(hidden), training=self.training)
             hidden = layer.own(hidden) + self._mean(layer.neighbours(hidden)) + layer.bias
         return cast("torch.Tensor", self.head(hidden))
@@ -222,8 +222,8 @@ def without_last_loops(adjacency: sparse.csr_array, local: FederatedGraph) -> sp
     joined = np.unique(local.edges)
     last = np.full(local.num_silos, -1, dtype=np.int64)
     np.maximum.at(last, local.silo_of[joined], joined)
-    kept = np.arange(local.num_devices) <= last[local.silo_of]
-    return sparse.csr_array(sparse.diags_array(kept.astype(np.float64)) @ adjacency)
+    mask = np.arange(local.num_devices) <= last[local.silo_of]
+    return sparse.csr_array(sparse.diags_array(mask.astype(np.float64)) @ adjacency)
 
 
 def neighbour_means(graph: FederatedGraph) -> sparse.csr_array:
@@ -284,7 +284,7 @@ class ClientModel:
         self.models = nn.ModuleList(model for model in (f, g) if model is not None)
         self._features = FixedRows(silo.features, device)
         members = torch.tensor(silo.nodes, device=device)
-        self._dropout = Dropout(preset.dropout, seed, members, silo.facts.nodes)
+        self._dropout = CoinDropout(preset.dropout, seed, members, silo.facts.nodes)
         labelled = np.flatnonzero(silo.train)
         self._labelled = torch.from_numpy(labelled).to(device)
         self._labels = torch.from_numpy(silo.labels[labelled]).to(device)
@@ -306,10 +306,10 @@ class ClientModel:
     @property
     def own_features(self) -> NDArray[np.float32] | None:
         """A copy of the learnt structure features of own nodes, float32 [m, d_s]; None where none are learnt."""
-        found = self.learnt if self._own is None else self._own
-        if found is None:
+        result = self.learnt if self._own is None else self._own
+        if result is None:
             return None
-        table = found.detach().cpu().numpy().copy()
+        table = result.detach().cpu().numpy().copy()
         return table if len(table) == len(self._silo.nodes) else table[self._silo.nodes]
 
     def take_features(self, table: NDArray[np.float32]) -> None:
@@ -317,10 +317,10 @@ class ClientModel:
         assert self.learnt is not None, "whoever learns none is told none"
         overwrite([self.learnt], table.reshape(-1))
 
-    def embedding_model(self) -> Perceptron | None:
+    def embedding_model(self) -> NodePerceptron | None:
         """A copy of g as it is now, without dropout, which all parties hold; None where it is the identity."""
         g = self.models[1] if len(self.models) > 1 else None
-        return copy.deepcopy(g).eval() if isinstance(g, Perceptron) else None
+        return copy.deepcopy(g).eval() if isinstance(g, NodePerceptron) else None
 
     def train(self, mode: bool = True) -> None:
         """Whether units are dropped."""
@@ -336,8 +336,8 @@ class ClientModel:
         if len(self.models) == 1:
             assert self.learnt is not None, "fixed features have g"
             return self.learnt
-        found: torch.Tensor = self.models[1](self._rows, self._dropout)
-        return found
+        result: torch.Tensor = self.models[1](self._rows, self._dropout)
+        return result
 
     def loss(self, scores: torch.Tensor) -> torch.Tensor:
         """This client's part of the loss, from scores [m, classes]: a number."""
@@ -357,8 +357,8 @@ class ClientModel:
     def structure_gradient(self) -> NDArray[np.float32]:
         """Of learnt structure features, float32, as many rows as there are."""
         assert self.learnt is not None, "it is asked of those alone that learn some"
-        found = torch.zeros_like(self.learnt) if self.learnt.grad is None else self.learnt.grad
-        return found.cpu().numpy()
+        result = torch.zeros_like(self.learnt) if self.learnt.grad is None else self.learnt.grad
+        return result.cpu().numpy()
 
     def step(self, theta: Reals, structure: Reals | None) -> None:
         """Takes the step of all clients.
@@ -376,7 +376,7 @@ class ClientModel:
 
     @property
     def _leaves(self) -> list[torch.Tensor]:
-        return [*self.theta, *(each for each in (self.learnt, self._own) if each is not None)]
+        return [*self.theta, *(item for item in (self.learnt, self._own) if item is not None)]
 
     def parameters(self) -> dict[str, Array]:
         """Theta, and learnt structure features as the client has them, float32."""
@@ -386,7 +386,7 @@ class ClientModel:
     def state(self) -> dict[str, Array]:
         """Parameters, what the optimiser remembers, and where dropout's coins are."""
         values = {"values": flat(self._leaves), "coins": self._dropout.position}
-        return {**values, **under("optimiser", remembered(self._optimiser))}
+        return {**values, **under("optimiser", optimiser_state(self._optimiser))}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
@@ -411,7 +411,7 @@ def _structure_model(
         return Sage((rows.width, *preset.sage_widths), classes, SparseMatrix(known, device))
     if preset.structure_hidden is None:
         return None
-    return Perceptron((rows.width, *preset.structure_hidden, classes)).to(device)
+    return NodePerceptron((rows.width, *preset.structure_hidden, classes)).to(device)
 
 
 def _stepper(

@@ -12,8 +12,8 @@ from fgl_secure.config_fields import choice
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 TAU, LEAST, K_MIN = 0.9, 3, 2
 
@@ -159,7 +159,7 @@ class FedStruct(Method):
                 if getattr(self, name) != getattr(FedStruct, name):
                     raise InputError(f"{name} must go with {what}; found {getattr(self, name)}")
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fedstruct.audit_target import fedstruct_plan
 

@@ -38,7 +38,7 @@ class Stepping(StrEnum):
     """Gradient descent with weight decay added to the gradient (Algorithms 1 and 2)."""
 
 
-class Averaging(StrEnum):
+class AccuracyAveraging(StrEnum):
     """How clients' test accuracies become one number."""
 
     CLIENTS = "clients"
@@ -105,7 +105,7 @@ class FedStructPreset(Schedule):
     stepping: Stepping = Stepping.ADAM
     double_softmax: bool = False
     forgotten_loops: bool = False
-    averaging: Averaging = Averaging.POOLED
+    averaging: AccuracyAveraging = AccuracyAveraging.POOLED
     selection: Selection | None = Selection.VALIDATION
 
     def __post_init__(self) -> None:
@@ -146,7 +146,7 @@ def _as_published(setting: FedStructPreset) -> FedStructPreset:
         weighting=Weighting.NODES,
         double_softmax=True,
         forgotten_loops=True,
-        averaging=Averaging.CLIENTS,
+        averaging=AccuracyAveraging.CLIENTS,
         selection=None,
     )
 

@@ -28,7 +28,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     NoExchange,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.preset import Averaging, FedStructPreset
+from fgl_secure.methods.fedstruct.preset import AccuracyAveraging, FedStructPreset
 from fgl_secure.methods.fedstruct.queries import Answering, Queries, ask
 from fgl_secure.methods.fedstruct.row_exchange import (
     ClearTerms,
@@ -37,7 +37,14 @@ from fgl_secure.methods.fedstruct.row_exchange import (
     exchanged_owners,
     owners_of,
 )
-from fgl_secure.methods.fedstruct.structure import HeldRows, Hopwise, RowSums, Structure, SumsByOwners, SumsByServer
+from fgl_secure.methods.fedstruct.structure import (
+    HeldRows,
+    Hopwise,
+    RowSums,
+    StructureEmbedding,
+    SumsByOwners,
+    SumsByServer,
+)
 from fgl_secure.runtime import Channel, Phase
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
@@ -45,7 +52,7 @@ from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import COUNTS, Counts, counts_of
 from fgl_secure.training.parties import note_own_graph
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import matrix_arrays, matrix_from
 from fgl_secure.typing import Array, Ids
@@ -108,7 +115,7 @@ class Given:
     known: sparse.csr_array | None = None
 
 
-class FedStruct(Rounds):
+class FedStructClient(TrainingRounds):
     """One client of FedStruct.
 
     Args:
@@ -125,7 +132,7 @@ class FedStruct(Rounds):
 
     alone: ClassVar[bool] = False
     model: ClientModel
-    structure: Structure | None
+    structure: StructureEmbedding | None
 
     def __init__(
         self,
@@ -147,7 +154,7 @@ class FedStruct(Rounds):
         """The exchange of structure, and of structure features."""
         task, exchange, features = self._task, self._task.exchange, None
         if not isinstance(exchange, NoExchange):
-            features = first_features(self.silo, self._preset, task.seed) if task.learns else self._fixed()
+            features = first_features(self.silo, self._preset, task.seed) if task.learns else self._own_table()
         if isinstance(exchange, RowExchange):
             rows = self._given.rows
             if rows is None:
@@ -156,13 +163,13 @@ class FedStruct(Rounds):
                 terms = ClearTerms(self.talk) if clear else SummedTerms(self.talk, most)
                 rows = HopExchange(self.talk, settings, terms).all_hops()
             assert features is not None, "there is an exchange"
-            features = self._exchanged(exchange, rows, features)
+            features = self._exchange_features(exchange, rows, features)
             self.kept |= under("rows", matrix_arrays(rows))
         self._make(features)
         if features is not None and not task.learns:
             self.kept["features"] = features
 
-    def _exchanged(self, exchange: RowExchange, rows: sparse.csr_array, features: Table) -> Table:
+    def _exchange_features(self, exchange: RowExchange, rows: sparse.csr_array, features: Table) -> Table:
         """What the client goes on with of features, once they are exchanged or queries are asked."""
         if exchange.sharing is FeatureSharing.SHARED:
             return self._everybodys(features)
@@ -172,7 +179,7 @@ class FedStruct(Rounds):
         self.kept |= {"owners": owners, **under("answering", answering.state())}
         return features
 
-    def _fixed(self) -> Table:
+    def _own_table(self) -> Table:
         if self._given.features is not None:
             return self._given.features
         if self._preset.name == "paper":
@@ -182,16 +189,18 @@ class FedStruct(Rounds):
     def _everybodys(self, features: Table) -> Table:
         """The features of all nodes [n, d_s], from own ones, which all others are told, and theirs."""
         silo, facts, named = self.silo, self.silo.facts, dict[int, Ids]()
-        heard = self.talk.exchange(Phase.STRUCTURE_FEATURES, dict.fromkeys(silo.others, _named(silo.nodes, features)))
+        received = self.talk.exchange(
+            Phase.STRUCTURE_FEATURES, dict.fromkeys(silo.others, _node_rows(silo.nodes, features))
+        )
         table = np.empty((facts.nodes, features.shape[1]), dtype=np.float32)
         table[silo.nodes] = features
         for other in silo.others:
-            if not np.isfinite(heard[other]).all():
+            if not np.isfinite(received[other]).all():
                 raise ProtocolError(f"silo {other} must send finite features of its nodes; at least one is not")
-            named[other] = heard[other][:, 0].astype(np.int64)
+            named[other] = received[other][:, 0].astype(np.int64)
         self.kept["owners"] = owners_of(silo, named, facts.nodes)
         for other, numbers in named.items():
-            table[numbers] = heard[other][:, 1:]
+            table[numbers] = received[other][:, 1:]
         return table
 
     def _make(self, features: Table | None) -> None:
@@ -210,7 +219,7 @@ class FedStruct(Rounds):
             known=self._given.known,
         )
 
-    def _structure(self) -> Structure | None:
+    def _structure(self) -> StructureEmbedding | None:
         exchange = self._task.exchange
         if isinstance(exchange, NoExchange):
             return None
@@ -221,7 +230,7 @@ class FedStruct(Rounds):
             rows = matrix_from(within("rows", self.kept))
         if exchange.sharing is FeatureSharing.SHARED:
             return HeldRows(rows, self._device)
-        answering, owners = Answering.restored(within("answering", self.kept)), self.kept["owners"]
+        answering, owners = Answering.restore(within("answering", self.kept)), self.kept["owners"]
         return Queries(self.talk, rows, owners, answering, self._sums(exchange), self._device)
 
     def _sums(self, exchange: RowExchange) -> RowSums:
@@ -278,7 +287,7 @@ class FedStruct(Rounds):
         with self.talk.evaluation():
             counts = counts_of(self.silo, self.scores().argmax(dim=1).cpu().numpy())
         right, tested = counts[2:].tolist()
-        by_nodes = self._preset.averaging is Averaging.NODES
+        by_nodes = self._preset.averaging is AccuracyAveraging.NODES
         weight = (len(self.silo.nodes) if by_nodes else 1) if tested else 0
         return np.append(counts, [round(weight * SHARE * right / max(tested, 1)), weight])
 
@@ -290,8 +299,8 @@ class FedStruct(Rounds):
 
     def _mean(self, sums: Counts) -> float:
         """The test accuracy, averaged over clients as the preset says; NaN without any tested node."""
-        units, weight = (sums[2:4] if self._preset.averaging is Averaging.POOLED else sums[COUNTS:]).tolist()
-        scale = 1 if self._preset.averaging is Averaging.POOLED else SHARE
+        units, weight = (sums[2:4] if self._preset.averaging is AccuracyAveraging.POOLED else sums[COUNTS:]).tolist()
+        scale = 1 if self._preset.averaging is AccuracyAveraging.POOLED else SHARE
         return units / (scale * weight) if weight else float("nan")
 
     def _tell_features(self, number: int) -> None:
@@ -300,14 +309,14 @@ class FedStruct(Rounds):
             self.model.take_features(self._everybodys(self.model.own_features))
 
     def _note_features(self) -> None:
-        held = self._held()
+        held = self._full_table()
         if held is None:
             return
         own, others = self.silo.nodes, np.setdiff1d(np.arange(self.silo.facts.nodes), self.silo.nodes)
-        self.talk.note(SHARED_FEATURES, lambda: _named(others, held[others]), final=True)
-        self.talk.note(OWN_FEATURES, lambda: _named(own, held[own]), final=True)
+        self.talk.note(SHARED_FEATURES, lambda: _node_rows(others, held[others]), final=True)
+        self.talk.note(OWN_FEATURES, lambda: _node_rows(own, held[own]), final=True)
 
-    def _held(self) -> Table | None:
+    def _full_table(self) -> Table | None:
         """The features of all nodes, where the client holds them."""
         if not self._task.shares:
             return None
@@ -343,16 +352,16 @@ def own_features(silo: Silo, task: FedStructTask) -> Table:
     nodes = np.union1d(silo.nodes, silo.foreign[:, 0])
     blank = np.zeros((len(nodes), 1)), np.zeros(len(nodes), dtype=np.int64)
     known = Graph.from_arrays("known", *blank, np.searchsorted(nodes, silo.edges))
-    found = structure_features(task.features, known, task.preset.structure_width, task.seed)
-    return found[np.searchsorted(nodes, silo.nodes)]
+    features = structure_features(task.features, known, task.preset.structure_width, task.seed)
+    return features[np.searchsorted(nodes, silo.nodes)]
 
 
-def _named(nodes: Ids, values: Table) -> Table:
+def _node_rows(nodes: Ids, values: Table) -> Table:
     """Rows (node, its values), float32 [m, 1 + d]; numbers of nodes below 2^24 are exact."""
     return np.concatenate([nodes[:, None].astype(np.float32), values], axis=1)
 
 
-Shown = Callable[[tuple[FedStruct, ...]], None]
+Shown = Callable[[tuple[FedStructClient, ...]], None]
 """Shown the clients before the first round, and after the last."""
 
 
@@ -363,7 +372,7 @@ def clients_of(
     device: torch.device | None = None,
     given: Callable[[Silo], Given] | None = None,
     shown: Shown | None = None,
-    kind: Callable[..., FedStruct] = FedStruct,
+    kind: Callable[..., FedStructClient] = FedStructClient,
 ) -> Job:
     """The clients: structure is exchanged, and models are trained; a round is selected as the preset says.
 
@@ -376,12 +385,12 @@ def clients_of(
         device: where model compute runs; the CPU by default.
         given: what clients need not find out, in one process; by default what the `paper` preset gives them.
         shown: shown the clients before the first round, and after the last.
-        kind: makes a client's program, as `FedStruct` does.
+        kind: makes a client's program, as `FedStructClient` does.
 
     Raises:
         InputError: rows travel hop by hop along edges that have no other direction.
     """
-    hopwise, tell = isinstance(task.exchange, HopwiseExchange), given or published
+    hopwise, tell = isinstance(task.exchange, HopwiseExchange), given or published_inputs
     if hopwise and not graph.graph.is_symmetric:
         raise InputError("graph must have every edge in both directions where embeddings travel; it has not")
 
@@ -389,11 +398,11 @@ def clients_of(
         if not isinstance(task.exchange, NoExchange):
             note_own_graph(channel, graph)
 
-    def make(talk: Collectives, _coins: Coins) -> FedStruct:
+    def make(talk: Collectives, _coins: Coins) -> FedStructClient:
         return kind(talk, task, device=device, given=tell(talk.silo))
 
     told = Task(make, task.exchange.schemes, task.preset.epochs, graph.num_classes, crossing=hopwise)
-    show = None if shown is None else lambda programs: shown(cast("tuple[FedStruct, ...]", programs))
+    show = None if shown is None else lambda programs: shown(cast("tuple[FedStructClient, ...]", programs))
     return Job(told, graph, settle=settle, shares=_shares_of(graph, task), shown=show)
 
 
@@ -412,7 +421,7 @@ def _shares_of(graph: FederatedGraph, task: FedStructTask) -> tuple[Silo, ...]:
     return tuple(replace(silo, own={PUBLISHED: table[silo.nodes]}) for silo in shares)
 
 
-def published(silo: Silo) -> Given:
+def published_inputs(silo: Silo) -> Given:
     """What a client's share has of what it could not compute."""
     return Given(features=silo.own[PUBLISHED]) if PUBLISHED in silo.own else Given()
 

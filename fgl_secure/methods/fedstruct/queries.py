@@ -13,7 +13,7 @@ from scipy import sparse
 from fgl_secure.errors import ProtocolError
 from fgl_secure.methods.fedstruct.exchange import AuditRule, QueryAudit, published_limit
 from fgl_secure.methods.fedstruct.row_exchange import entries_of
-from fgl_secure.methods.fedstruct.structure import RowSums, Structure
+from fgl_secure.methods.fedstruct.structure import RowSums, StructureEmbedding
 from fgl_secure.runtime import Phase
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.runtime.transcript import SECRETS
@@ -49,7 +49,7 @@ class Answering:
     leverage: Floats
 
     @property
-    def refused(self) -> int:
+    def refused_queries(self) -> int:
         """Queries that it does not answer; a query is one node's to one client."""
         return self.asked - len(self.nodes)
 
@@ -59,7 +59,7 @@ class Answering:
         return {**rest, "asked": np.array(self.asked), **under("weights", matrix_arrays(self.weights))}
 
     @classmethod
-    def restored(cls, state: Arrays) -> Answering:
+    def restore(cls, state: Arrays) -> Answering:
         """What a state was taken of."""
         rest = state["nodes"], state["askers"], int(state["asked"]), state["leverage"]
         return cls(matrix_from(within("weights", state)), *rest)
@@ -91,9 +91,9 @@ def ask(
     parts = []
     for number, some in enumerate((labelled, ~labelled)):
         sent = {other: entries[some & (asked == other)] for other in silo.others}
-        heard = talk.exchange(Phase.QUERY_WEIGHTS, sent, layer=number)
-        parts.append([_queries(silo, asker, heard[asker]) for asker in silo.others])
-    return _decided(silo, parts, rule, pooled=pooled, width=width)
+        received = talk.exchange(Phase.QUERY_WEIGHTS, sent, layer=number)
+        parts.append([_queries(silo, asker, received[asker]) for asker in silo.others])
+    return _decide_queries(silo, parts, rule, pooled=pooled, width=width)
 
 
 def _queries(silo: Silo, asker: int, entries: Floats) -> tuple[Ids, Ids, sparse.csr_array]:
@@ -107,7 +107,7 @@ def _queries(silo: Silo, asker: int, entries: Floats) -> tuple[Ids, Ids, sparse.
     return nodes, np.full(len(nodes), asker), weights
 
 
-def _decided(
+def _decide_queries(
     silo: Silo,
     parts: list[list[tuple[Ids, Ids, sparse.csr_array]]],
     rule: AuditRule | None,
@@ -116,9 +116,9 @@ def _decided(
     width: int,
 ) -> Answering:
     """Audits queries in their order: those of labelled nodes first, of each kind by node."""
-    nodes, askers = (np.concatenate([each[place] for part in parts for each in part]) for place in (0, 1))
-    kinds = np.repeat(range(len(parts)), [sum(len(each[0]) for each in part) for part in parts])
-    weights = sparse.csr_array(sparse.vstack([each[2] for part in parts for each in part], format="csr"))
+    nodes, askers = (np.concatenate([item[place] for part in parts for item in part]) for place in (0, 1))
+    kinds = np.repeat(range(len(parts)), [sum(len(item[0]) for item in part) for part in parts])
+    weights = sparse.csr_array(sparse.vstack([item[2] for part in parts for item in part], format="csr"))
     order = np.lexsort((askers, nodes, kinds))
     leverage, answered = np.zeros(len(silo.nodes)), np.zeros(len(nodes), dtype=np.bool_)
     for queries in _by_auditor(order, np.zeros_like(askers) if pooled else askers):
@@ -131,8 +131,8 @@ def _decided(
 
 def _by_auditor(order: Ids, requesters: Ids) -> Iterator[Ids]:
     """The queries of one requester, or of all as one, in their order."""
-    for each in np.unique(requesters):
-        yield order[requesters[order] == each]
+    for item in np.unique(requesters):
+        yield order[requesters[order] == item]
 
 
 def _most_counted(block: NDArray[np.float64], width: int, classes: int) -> int:
@@ -145,7 +145,7 @@ def _most_counted(block: NDArray[np.float64], width: int, classes: int) -> int:
     )  # fmt: skip
 
 
-class Queries(Structure):
+class Queries(StructureEmbedding):
     """A client gets sum_u A-bar_vu g(s_u) over another's nodes u as an answer (Eqs. 47, 49), and adds up its own.
 
     What is refused is missing from z_v, as if A-bar_vu were 0. Gradients of the embeddings go to the owners of the
@@ -183,18 +183,18 @@ class Queries(Structure):
         told = np.column_stack([answering.nodes, product(self._weights, values).cpu().numpy()]).astype(np.float32)
         self._talk.note(SECRETS, lambda: values.cpu().numpy().astype(np.float64), devices=True)
         sent = {other: told[answering.askers == other] for other in self._silo.others}
-        heard = self._talk.exchange(Phase.QUERY_ANSWERS, sent)
-        z, answered = self._inside(values), np.zeros((len(values), len(heard)), dtype=np.bool_)
+        received = self._talk.exchange(Phase.QUERY_ANSWERS, sent)
+        z, answered = self._inside(values), np.zeros((len(values), len(received)), dtype=np.bool_)
         for other in self._silo.others:
-            at, answers = self._heard(other, heard[other])
-            answered[at, other] = True
-            z = z.index_add(0, torch.from_numpy(at).to(z.device), torch.tensor(answers).to(z.device))
+            index, answers = self._read_answers(other, received[other])
+            answered[index, other] = True
+            z = z.index_add(0, torch.from_numpy(index).to(z.device), torch.tensor(answers).to(z.device))
         self._use(answered)
         if torch.is_grad_enabled():
             self._parts = embeddings, z.requires_grad_()
         return z
 
-    def _heard(self, other: int, rows: NDArray[np.float32]) -> tuple[Ids, NDArray[np.float32]]:
+    def _read_answers(self, other: int, rows: NDArray[np.float32]) -> tuple[Ids, NDArray[np.float32]]:
         """Places of own nodes, and answers for them [q, c]."""
         named = rows[:, 0].astype(np.int64) if np.isfinite(rows).all() else np.array([-1])
         if not np.isin(named, self._silo.nodes).all() or len(np.unique(named)) < len(named):
@@ -217,5 +217,5 @@ class Queries(Structure):
         (embeddings, z), self._parts = self._parts, None
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         gradient = torch.zeros_like(z) if z.grad is None else z.grad
-        total = torch.from_numpy(self._sums.own(self._used.transposed(gradient).cpu().numpy()))
+        total = torch.from_numpy(self._sums.own(self._used.transposed_product(gradient).cpu().numpy()))
         torch.autograd.backward([embeddings], [total.to(dtype=z.dtype, device=z.device)])

@@ -93,10 +93,10 @@ class ClearTerms(TermSums):
 
     def sum(self, terms: Terms, hop: int) -> sparse.csr_array:
         """An entry is (position of the row among the receiver's nodes, column, value)."""
-        found = self._talk.exchange(Phase.HOP_ENTRIES, {i: entries_of(part) for i, part in terms.items()}, layer=hop)
+        result = self._talk.exchange(Phase.HOP_ENTRIES, {i: entries_of(part) for i, part in terms.items()}, layer=hop)
         total = sparse.csr_array(self._shape)
         for silo in self._talk.silo.others:
-            total = sparse.csr_array(total + term_of(found[silo], silo, self._shape))
+            total = sparse.csr_array(total + term_of(result[silo], silo, self._shape))
         return total
 
 
@@ -147,14 +147,14 @@ class SummedTerms(TermSums):
 
     def sum(self, terms: Terms, hop: int) -> sparse.csr_array:
         """All clients' sums side by side, until each has read its own."""
-        me, found = self._talk.silo.silo, sparse.csr_array((self._sizes[self._talk.silo.silo], self._nodes))
+        me, result = self._talk.silo.silo, sparse.csr_array((self._sizes[self._talk.silo.silo], self._nodes))
         units = {i: in_fixed_point(part, self.bits(i)) for i, part in terms.items()}
         room = room_for(self.entries, self._sizes[me], self._most)
         for attempt in range(ATTEMPTS):
-            asked = self._asked(room, hop, attempt)
+            asked = self._exchange_room(room, hop, attempt)
             plans = {i: self._plan(i, asked[i], hop, attempt) for i in range(len(asked)) if asked[i] != NOTHING_WANTED}
             if not plans:
-                return found
+                return result
             vectors = {i: self._length(i, plans[i]) if i == me else packed_term(units[i], plans[i]) for i in plans}
             total = self._talk.clients(vectors, max(self._bound(i, plans[i]) for i in plans))
             if me not in plans:
@@ -165,10 +165,10 @@ class SummedTerms(TermSums):
                 room *= 2
                 continue
             self.entries, room = after_sum(self.entries, entries.nnz), 0
-            found = sparse.csr_array(entries / 2 ** self.bits(me))
+            result = sparse.csr_array(entries / 2 ** self.bits(me))
         if room:
             raise SketchOverfullError(f"sketches must be readable after {ATTEMPTS} attempts; client {me}'s was not")
-        return found
+        return result
 
     def bits(self, receiver: int) -> int:
         """Bits behind the binary point of the entries of a client's sum."""
@@ -177,7 +177,7 @@ class SummedTerms(TermSums):
     def _shape(self, receiver: int) -> tuple[int, int]:
         return self._sizes[receiver], self._nodes
 
-    def _asked(self, room: int, hop: int, attempt: int) -> list[int]:
+    def _exchange_room(self, room: int, hop: int, attempt: int) -> list[int]:
         """Tells all others for how much room this client asks; what each client asks for."""
         me, told = self._talk.silo.silo, NOTHING_WANTED
         if room:
@@ -185,11 +185,11 @@ class SummedTerms(TermSums):
             plan = LinearSketch.for_entries(self._shape(me), room, seed=_seed_of(hop, attempt, me), split=split)
             told = DENSE if self._dense or plan.length >= self._length(me, None) else plan.third
         others = self._talk.silo.others
-        heard = self._talk.exchange(Phase.CAPACITIES, dict.fromkeys(others, np.array([[told]])), layer=hop)
+        received = self._talk.exchange(Phase.CAPACITIES, dict.fromkeys(others, np.array([[told]])), layer=hop)
         for silo in others:
-            if heard[silo].shape != (1, 1) or not NOTHING_WANTED <= heard[silo][0, 0] <= self._length(silo, None):
+            if received[silo].shape != (1, 1) or not NOTHING_WANTED <= received[silo][0, 0] <= self._length(silo, None):
                 raise ProtocolError(f"silo {silo} must ask for room up to that of a dense matrix; it does not")
-        return [told if silo == me else int(heard[silo][0, 0]) for silo in range(len(heard))]
+        return [told if silo == me else int(received[silo][0, 0]) for silo in range(len(received))]
 
     def _plan(self, receiver: int, third: int, hop: int, attempt: int) -> LinearSketch | None:
         """The table that a client asked for; None for a dense vector."""
@@ -319,8 +319,8 @@ def exchanged_owners(talk: Collectives) -> Ids:
         ProtocolError: a client names a node that there is not, or another's.
     """
     silo, facts = talk.silo, talk.silo.facts
-    found = talk.exchange(Phase.NODES, dict.fromkeys(silo.others, silo.nodes[:, None]))
-    return owners_of(silo, {other: found[other][:, 0] for other in silo.others}, facts.nodes)
+    owners = talk.exchange(Phase.NODES, dict.fromkeys(silo.others, silo.nodes[:, None]))
+    return owners_of(silo, {other: owners[other][:, 0] for other in silo.others}, facts.nodes)
 
 
 def owners_of(silo: Silo, named: Mapping[int, Ids], nodes: int) -> Ids:
@@ -355,13 +355,13 @@ def jointly_pruned(talk: Collectives, rows: sparse.csr_array, count: int, hop: i
         search = search.after(mine + total, count) if finds else search
         told = np.array([[search.digit, search.prefix, UNKNOWN if search.least is None else search.least]])
         sent = dict.fromkeys(talk.silo.others, told if finds else told[:0])
-        heard = talk.exchange(Phase.THRESHOLDS, sent, layer=hop)
-        search = search if finds else _heard(heard[FINDER])
+        received = talk.exchange(Phase.THRESHOLDS, sent, layer=hop)
+        search = search if finds else _parse_search(received[FINDER])
     row, kept = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), units >= search.least
     return sparse.csr_array((rows.data[kept], (row[kept], rows.indices[kept])), shape=rows.shape)
 
 
-def _heard(told: Ids) -> Search:
+def _parse_search(told: Ids) -> Search:
     if told.shape != (1, 3):
         raise ProtocolError(f"silo {FINDER} must tell one threshold; found {len(told)}")
     digit, prefix, least = told[0].tolist()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from fgl_secure.algebra.quantization import most_fraction_bits, rounded
+from fgl_secure.algebra.quantization import most_fraction_bits, round_fixed_point
 from fgl_secure.errors import InputError, SketchOverfullError
 from fgl_secure.threads import njit
 from fgl_secure.typing import Integers
@@ -100,9 +100,9 @@ def after_sum(before: tuple[int, int] | None, entries: int) -> tuple[int, int]:
 def in_fixed_point(term: sparse.csr_array, bits: int) -> sparse.coo_array:
     """Entries as whole units of 2^-bits; those that round to nothing are left out."""
     units = term.tocoo()
-    values = rounded(units.data, bits)
-    kept = values > 0
-    return sparse.coo_array((values[kept], (units.row[kept], units.col[kept])), shape=term.shape)
+    values = round_fixed_point(units.data, bits)
+    mask = values > 0
+    return sparse.coo_array((values[mask], (units.row[mask], units.col[mask])), shape=term.shape)
 
 
 def packed_term(term: sparse.coo_array, plan: LinearSketch | None) -> Integers:
@@ -207,14 +207,14 @@ class LinearSketch:
         left = table.reshape(-1, self.cells).copy()
         keys = np.empty(self.cells, dtype=np.int64)
         values = np.empty(self.cells, dtype=np.int64)
-        found = _peel(left, keys, values, *self.shape, self.third, np.uint64(self.seed), self.split)
-        if found < 0 or left.any():
+        result = _peel(left, keys, values, *self.shape, self.third, np.uint64(self.seed), self.split)
+        if result < 0 or left.any():
             raise SketchOverfullError(
                 f"table of {self.cells:,} cells must hold fewer entries to be read; it has too many, or is damaged"
             )
-        order = np.argsort(keys[:found], kind="stable")
-        ordered = keys[:found][order]
-        return ordered // self.shape[1], ordered % self.shape[1], values[:found][order]
+        order = np.argsort(keys[:result], kind="stable")
+        ordered = keys[:result][order]
+        return ordered // self.shape[1], ordered % self.shape[1], values[:result][order]
 
 
 @njit()
@@ -269,19 +269,19 @@ def _peel(
 ) -> int:
     """Takes entries out of cells that hold one, until none is left; -1 where more come out than there are cells."""
     waiting = np.arange(table.shape[1])
-    found = 0
+    result = 0
     while len(waiting):
         following = np.empty(HASHES * len(waiting), dtype=np.int64)
         count = 0
-        for at in range(len(waiting)):
-            key = _only_key(table, waiting[at], height, width, third, seed, split)
+        for index in range(len(waiting)):
+            key = _only_key(table, waiting[index], height, width, third, seed, split)
             if key < 0:
                 continue
-            if found == len(keys):
+            if result == len(keys):
                 return -1
-            value = table[0, waiting[at]]
-            keys[found], values[found] = key, value
-            found += 1
+            value = table[0, waiting[index]]
+            keys[result], values[result] = key, value
+            result += 1
             for which in range(HASHES):
                 cell = _cell(key, which, third, seed)
                 table[0, cell] -= value
@@ -293,4 +293,4 @@ def _peel(
                 following[count] = cell
                 count += 1
         waiting = following[:count]
-    return found
+    return result

@@ -48,7 +48,7 @@ class RowSums(ABC):
 
     def __init__(self, talk: Collectives, k_min: int = 1) -> None:
         self._talk, self._silo = talk, talk.silo
-        self._needed = 1 if k_min == 1 else talk.needed(self._topology, k_min)
+        self._needed = 1 if k_min == 1 else talk.required_markers(self._topology, k_min)
 
     @property
     @abstractmethod
@@ -74,7 +74,7 @@ class SumsByServer(RowSums):
             exponent = self._talk.exponent(largest_magnitude(rows), grid.bound)
             marks = (grid.encode(shrunk(rows.astype(np.float64), exponent)) != 0).any(axis=1)
             opened = self._talk.enough(marks, self._needed, CONTRIBUTORS)
-            rows = closed(rows, opened)
+            rows = zero_closed(rows, opened)
         total, _ = self._talk.server(rows.reshape(-1), output=STRUCTURE_SUM)
         return total.reshape(rows.shape)
 
@@ -109,7 +109,7 @@ class SumsByOwners(RowSums):
         exponent = self._talk.exponent(largest_magnitude(rows), self._grid.bound)
         parts = [shrunk(rows[nodes], exponent) for nodes in self._nodes]
         if self._needed > 1:
-            parts = [closed(*pair) for pair in zip(parts, self._opened(parts), strict=True)]
+            parts = [zero_closed(*pair) for pair in zip(parts, self._open_rows(parts), strict=True)]
         terms: dict[int, Ids | int] = {
             silo: self._grid.encode(part.reshape(-1).astype(np.float64)) for silo, part in enumerate(parts)
         }
@@ -118,7 +118,7 @@ class SumsByOwners(RowSums):
         summed: Floats = others.reshape(-1, width) + rows[self._nodes[me]]
         return summed
 
-    def _opened(self, parts: list[Rows]) -> list[NDArray[np.bool_]]:
+    def _open_rows(self, parts: list[Rows]) -> list[NDArray[np.bool_]]:
         """For each owner, bool [n_i]: which of its rows others contribute enough to; of its own all."""
         me, sizes = self._silo.silo, self._silo.facts.sizes
         marks: dict[int, Ids | int] = {
@@ -127,15 +127,15 @@ class SumsByOwners(RowSums):
         }
         enough = self._talk.clients({**marks, me: sizes[me]}, 1, CONTRIBUTORS) >= self._needed
         bits = np.packbits(np.pad(enough, (0, max(sizes) - len(enough))))[None]
-        heard = self._talk.exchange(Phase.OPENED, dict.fromkeys(self._silo.others, bits))
-        heard[me] = np.packbits(np.ones((1, max(sizes)), dtype=np.bool_), axis=1)
-        for silo, told in enumerate(heard):
+        received = self._talk.exchange(Phase.OPENED, dict.fromkeys(self._silo.others, bits))
+        received[me] = np.packbits(np.ones((1, max(sizes)), dtype=np.bool_), axis=1)
+        for silo, told in enumerate(received):
             if told.shape != bits.shape:
                 raise ProtocolError(f"silo {silo} must tell which of its {sizes[silo]} rows are open; it does not")
-        return [np.unpackbits(told[0])[:size].astype(np.bool_) for told, size in zip(heard, sizes, strict=True)]
+        return [np.unpackbits(told[0])[:size].astype(np.bool_) for told, size in zip(received, sizes, strict=True)]
 
 
-def closed(rows: Rows, opened: NDArray[np.bool_]) -> Rows:
+def zero_closed(rows: Rows, opened: NDArray[np.bool_]) -> Rows:
     """What a client hands in of its rows: 0 for those that are not open."""
     return np.where(opened[:, None], rows, 0).astype(rows.dtype, copy=False)
 
@@ -150,7 +150,7 @@ OWN_HOP_ROWS = "own hop embeddings"
 """What clients have of their own nodes before a hop: (own node, row)."""
 
 
-class Structure(ABC):
+class StructureEmbedding(ABC):
     """Structure embeddings of own nodes, forward and backward."""
 
     @abstractmethod
@@ -166,7 +166,7 @@ class Structure(ABC):
         loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
 
 
-class HeldRows(Structure):
+class HeldRows(StructureEmbedding):
     """The client holds its rows of A-bar, and the embeddings of all nodes; it says nothing.
 
     Args:
@@ -182,7 +182,7 @@ class HeldRows(Structure):
         return self._rows(embeddings)
 
 
-class Hopwise(Structure):
+class Hopwise(StructureEmbedding):
     """Embeddings travel hop by hop, over sums for neighbours at other clients; gradients take the same way back.
 
     Where the scheme refuses small sums these neighbours are left out, and the degree of a node counts those that it
@@ -205,7 +205,7 @@ class Hopwise(Structure):
         self._talk, self._hops, self._nodes, self._betas = talk, hops, talk.silo.nodes, betas
         inside = EdgeBlocks(talk.silo).inside()
         self._inside = SparseMatrix(inside, device)
-        degrees = (inside.sum(axis=1) + talk.summed).astype(np.float32)
+        degrees = (inside.sum(axis=1) + talk.message_counts).astype(np.float32)
         self._degrees = torch.from_numpy(degrees[:, None]).to(device)
 
     def combine(self, embeddings: torch.Tensor) -> torch.Tensor:

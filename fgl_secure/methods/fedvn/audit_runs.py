@@ -24,7 +24,7 @@ from fgl_secure.methods.fedvn.program import clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, PublicParameters, Recording, Transcript
-from fgl_secure.runtime.channel import Level
+from fgl_secure.runtime.channel import RecordingLevel
 from fgl_secure.training.job import Job
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import Selection
@@ -34,7 +34,7 @@ ROUNDS = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Setting:
+class TrainingSetting:
     """Everything about a training run but how sums are computed.
 
     Attributes:
@@ -53,7 +53,7 @@ class Setting:
     device: torch.device
     passing: bool = False
 
-    def independent(self, seed: int) -> Setting:
+    def independent(self, seed: int) -> TrainingSetting:
         """Every client has the next one's graphs, and of every label the graphs of the one before.
 
         Graphs move on after each round as well: who sends a summand is the same in all runs, and must not be in this.
@@ -63,7 +63,7 @@ class Setting:
         moved = replace(sets, targets=targets, client_of=(sets.client_of - 1) % sets.num_clients)
         return replace(self, sets=moved, union=moved.union(), seed=seed, passing=True)
 
-    def brief(self, most: int = ROUNDS) -> Setting:
+    def brief(self, most: int = ROUNDS) -> TrainingSetting:
         """The same for no more than so many rounds."""
         return replace(self, preset=self.preset.with_epochs(min(most, self.preset.epochs)))
 
@@ -72,7 +72,7 @@ class Setting:
         return clients_of(self.sets, scheme, self.preset, seed=self.seed, device=self.device, passing=self.passing)
 
 
-def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, most: int = ROUNDS) -> RecordedRun:
+def recorded_rounds(setting: TrainingSetting, scheme: Scheme, label: str, what: str, most: int = ROUNDS) -> RecordedRun:
     """The first rounds of training and no others, recorded, under repeatable coins.
 
     Args:
@@ -89,16 +89,16 @@ def recorded_rounds(setting: Setting, scheme: Scheme, label: str, what: str, mos
 
 def recording_under(scheme: Scheme, rounds: int = ROUNDS) -> Recording:
     """What attacks read of so many first rounds: in the clear nothing but the summands."""
-    return Recording(Level.EVERYTHING, rounds, frozenset({Phase.VECTORS}) if scheme.takes_reals else None)
+    return Recording(RecordingLevel.EVERYTHING, rounds, frozenset({Phase.VECTORS}) if scheme.takes_reals else None)
 
 
-def as_attacked(setting: Setting, transcript: Transcript, label: str, what: str) -> RecordedRun:
+def as_attacked(setting: TrainingSetting, transcript: Transcript, label: str, what: str) -> RecordedRun:
     """Recorded rounds, with what the server knows and what attacks are scored on; arguments as above."""
     truth, known = secrets(setting), handed_out(setting)
     return RecordedRun(label, what, VIRTUAL_NODES, PublicParameters(), transcript, (truth,), (known,))
 
 
-def handed_out(setting: Setting) -> VirtualSlices:
+def handed_out(setting: TrainingSetting) -> VirtualSlices:
     """What the server knows that says which model is the first, and how to train it."""
     preset, sets = setting.preset, setting.sets
     outputs = max(sets.num_classes, 1)
@@ -117,7 +117,7 @@ def handed_out(setting: Setting) -> VirtualSlices:
     )
 
 
-def secrets(setting: Setting) -> VirtualNodeTruth:
+def secrets(setting: TrainingSetting) -> VirtualNodeTruth:
     """What attacks are scored on; of graphs with values in place of labels, the clients' names alone."""
     sets = setting.sets
     names = np.arange(sets.num_clients)
@@ -155,15 +155,17 @@ def _graphs() -> GraphSet:
 
 @cache
 def _rounds() -> RecordedRun:
-    return _recorded(_graphs(), WHOLE, "reference, rounds of FedVN in the clear, a step on all graphs")
+    return _record_rounds(_graphs(), WHOLE, "reference, rounds of FedVN in the clear, a step on all graphs")
 
 
 @cache
-def _skewed() -> RecordedRun:
+def _skewed_run() -> RecordedRun:
     graphs = _graphs()
     train = _mostly_favourites(graphs)
     held = replace(graphs, train=train, test=~train)
-    return _recorded(held, replace(WHOLE, epochs=6, batch=10), "reference, rounds of FedVN in the clear, skewed labels")
+    return _record_rounds(
+        held, replace(WHOLE, epochs=6, batch=10), "reference, rounds of FedVN in the clear, skewed labels"
+    )
 
 
 def _mostly_favourites(graphs: GraphSet) -> NDArray[np.bool_]:
@@ -178,10 +180,10 @@ def _mostly_favourites(graphs: GraphSet) -> NDArray[np.bool_]:
     return train
 
 
-def _recorded(graphs: GraphSet, preset: FedVNPreset, what: str) -> RecordedRun:
-    setting = Setting(graphs, graphs.union(), preset, 0, torch.device("cpu"))
+def _record_rounds(graphs: GraphSet, preset: FedVNPreset, what: str) -> RecordedRun:
+    setting = TrainingSetting(graphs, graphs.union(), preset, 0, torch.device("cpu"))
     return recorded_rounds(setting, Plaintext(), "drawn for attacks", what, preset.epochs)
 
 
-CONTROLS: Makers = MappingProxyType({FEDVN: _rounds, FEDVN_SKEWED: _skewed})
+CONTROLS: Makers = MappingProxyType({FEDVN: _rounds, FEDVN_SKEWED: _skewed_run})
 """What attacks on virtual nodes must break, by name; each is made when it is first asked for."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 from fgl_secure.attacks.base import DataSecret
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.wording import Score
 from fgl_secure.graph.data import GraphSets
-from fgl_secure.methods.fedvn.audit_runs import CONTROLS, ROUNDS, Setting, as_attacked, recording_under
+from fgl_secure.methods.fedvn.audit_runs import CONTROLS, ROUNDS, TrainingSetting, as_attacked, recording_under
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Injection, fedvn_preset
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
@@ -125,7 +125,7 @@ class FedVNSubject(Subject):
     """
 
     preset: FedVNPreset
-    setting: Setting
+    setting: TrainingSetting
 
     @property
     def claim(self) -> Claim:
@@ -162,10 +162,10 @@ class FedVNSubject(Subject):
         return self.brief(setting=self.setting.independent(seed))
 
 
-def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
+def fedvn_plan(method: FedVN, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     assert isinstance(asked.data, GraphSets)
-    sets = asked.data.drawn(asked.seed)
+    sets = asked.data.load(asked.seed)
     preset = fedvn_preset(method.preset, sets.name).with_given(
         epochs=method.epochs,
         virtual_nodes=method.virtual_nodes,
@@ -174,11 +174,13 @@ def fedvn_plan(method: FedVN, asked: Asked) -> Plan:
         contrast=method.lambda_2,
         temperature=method.tau,
     )
-    setting = Setting(sets, sets.union(), preset, asked.seed, asked.device)
-    shared, schemes = asked.shared(setting.union, preset), server_schemes(asked.runs, sets.num_clients)
+    setting = TrainingSetting(sets, sets.union(), preset, asked.seed, asked.device)
+    shared, schemes = asked.common_fields(setting.union, preset), server_schemes(asked.runs, sets.num_clients)
     score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR
-    return Plan(
-        tuple(FedVNSubject(**shared, schemes={SERVER: each}, name=each.name, setting=setting) for each in schemes),
+    return AuditPlan(
+        tuple(
+            FedVNSubject(**shared, schemes={SERVER: scheme}, name=scheme.name, setting=setting) for scheme in schemes
+        ),
         CONTROLS,
         NOTES,
         messages=setting.union.edges.shape[1],

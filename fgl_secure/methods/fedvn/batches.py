@@ -95,11 +95,13 @@ class GraphStore:
         self._sets, self._device = sets, device or torch.device("cpu")
         self._features = _with_ones(sets, types_of(sets) if types is None else types)
         self._sources, self._lengths, self._starts = _loops_added(sets)
-        heard = _heard(sets, self._features)
-        kinds, kind_of = np.unique(heard, axis=0, return_inverse=True) if len(heard) else (heard, np.zeros(0, int))
+        received = _neighbour_features(sets, self._features)
+        kinds, kind_of = (
+            np.unique(received, axis=0, return_inverse=True) if len(received) else (received, np.zeros(0, int))
+        )
         few = len(kinds) <= MOST_KINDS
         self._kinds = torch.from_numpy(kinds).to(self._device) if few else None
-        self._heard = heard
+        self._heard = received
         self._kind_of = np.eye(len(kinds), dtype=np.float32)[kind_of.reshape(-1)] if few else None
 
     @property
@@ -192,11 +194,11 @@ def _loops_added(sets: GraphSet) -> tuple[Ids, Ids, Ids]:
     return local, np.bincount(targets, minlength=count), sets.edge_starts + sets.node_starts
 
 
-def _heard(sets: GraphSet, features: Floats) -> Floats:
+def _neighbour_features(sets: GraphSet, features: Floats) -> Floats:
     ones = np.ones(sets.edges.shape[1], dtype=np.float32)
     adjacency = sparse.csr_array((ones, (sets.edges[1], sets.edges[0])), shape=(len(features),) * 2)
-    heard: Floats = adjacency @ features + features
-    return heard
+    received: Floats = adjacency @ features + features
+    return received
 
 
 def _ranges(starts: Ids, chosen: Ids) -> tuple[Ids, Ids, Ids]:

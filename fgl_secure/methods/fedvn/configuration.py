@@ -11,8 +11,8 @@ from fgl_secure.config_fields import choice
 from fgl_secure.graph.data import GraphSets
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class FedVN(Method):
     lambda_2: float | None = choice(None, "factor of Eq. 8; None takes the preset's", least=0, shown="FACTOR")
     tau: float | None = choice(None, "temperature of Eq. 8; None takes the preset's", above=0, shown="TAU")
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fedvn.audit_target import fedvn_plan
 

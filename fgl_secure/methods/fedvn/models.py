@@ -106,7 +106,7 @@ class BatchNorm(nn.Module):
         """
         fixed = self.mean is not None and not self.training
         if not fixed and (counts is not None or len(rows) < 2):
-            return self._weighted(rows, rows.new_ones(len(rows)) if counts is None else counts)
+            return self._normalise(rows, rows.new_ones(len(rows)) if counts is None else counts)
         kept = (self.mean, self.variance) if fixed or self.collected is not None else (None, None)
         share = 0.0 if fixed else self._share()
         return functional.batch_norm(rows, *kept, self.weight, self.bias, not fixed, share, EPSILON)
@@ -118,7 +118,7 @@ class BatchNorm(nn.Module):
         self.collected += 1
         return 1 / self.collected
 
-    def _weighted(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
+    def _normalise(self, rows: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
         total = counts.sum()
         share = counts / total
         mean = share @ rows
@@ -146,7 +146,7 @@ def collecting(*models: nn.Module) -> Iterator[None]:
         norm.collected = None
 
 
-class Dropout:
+class GeneratorDropout:
     """Drops units by a generator of its own: equal seeds give equal bits on every device.
 
     Args:
@@ -161,10 +161,10 @@ class Dropout:
         """The values with some units zero and the others scaled up."""
         if self._probability == 0:
             return values
-        kept = torch.from_numpy(self._kept(values.numel())).reshape(values.shape).to(values.device)
+        kept = torch.from_numpy(self._draw_mask(values.numel())).reshape(values.shape).to(values.device)
         return values * (kept.to(values.dtype) * (1 / (1 - self._probability)))
 
-    def _kept(self, count: int) -> NDArray[np.uint8]:
+    def _draw_mask(self, count: int) -> NDArray[np.uint8]:
         if self._probability == 0.5:  # one random bit a unit
             drawn = np.frombuffer(self._draws.bytes(-(-count // 8)), dtype=np.uint8)
             return np.unpackbits(drawn, count=count)
@@ -185,7 +185,7 @@ class Linear(nn.Module):
         return functional.linear(values, self.weight, self.bias)
 
 
-class GINLayer(nn.Module):
+class NormalisedGINLayer(nn.Module):
     """Linear, batch norm, ReLU, linear of what a node hears from its neighbours and itself; batch norm.
 
     Args:
@@ -209,8 +209,8 @@ class GINLayer(nn.Module):
             projected: `first` of what nodes hear, float32 [r, 2 hidden].
             counts: how many nodes each row stands for, float32 [r]; None means one.
         """
-        found: torch.Tensor = self.outer(self.second(functional.relu(self.inner(projected, counts))), counts)
-        return found
+        result: torch.Tensor = self.outer(self.second(functional.relu(self.inner(projected, counts))), counts)
+        return result
 
 
 class VirtualUpdate(nn.Module):
@@ -226,21 +226,21 @@ class VirtualUpdate(nn.Module):
     def forward(self, heard: torch.Tensor) -> torch.Tensor:
         """From h_m plus what it heard [b, M, hidden] to the next h_m."""
         inner = functional.relu(self.inner(self.first(heard).flatten(1)))
-        found: torch.Tensor = self.outer(self.second(inner.reshape(*heard.shape[:2], -1)).flatten(1))
-        return functional.relu(found).reshape(heard.shape)
+        result: torch.Tensor = self.outer(self.second(inner.reshape(*heard.shape[:2], -1)).flatten(1))
+        return functional.relu(result).reshape(heard.shape)
 
 
-def active(values: torch.Tensor, drop: Dropout | None) -> torch.Tensor:
+def active(values: torch.Tensor, drop: GeneratorDropout | None) -> torch.Tensor:
     """ReLU, and dropout in training."""
-    return dropped(functional.relu(values), drop)
+    return apply_dropout(functional.relu(values), drop)
 
 
-def dropped(values: torch.Tensor, drop: Dropout | None) -> torch.Tensor:
+def apply_dropout(values: torch.Tensor, drop: GeneratorDropout | None) -> torch.Tensor:
     """Dropout in training."""
     return values if drop is None else drop(values)
 
 
-class Encoder(nn.Module):
+class GraphEncoder(nn.Module):
     """Node embeddings.
 
     Args:
@@ -258,7 +258,7 @@ class Encoder(nn.Module):
         super().__init__()
         kept, hidden = preset.statistics is Statistics.TRAINING, preset.hidden
         self.input = nn.Parameter(torch.empty(hidden, inputs).uniform_(-1, 1, generator=draws) / np.sqrt(inputs - 1))
-        self.layers = nn.ModuleList(GINLayer(hidden, kept=kept, draws=draws) for _ in range(preset.layers))
+        self.layers = nn.ModuleList(NormalisedGINLayer(hidden, kept=kept, draws=draws) for _ in range(preset.layers))
         updates = preset.layers - 1 if virtual else 0
         self.updates = nn.ModuleList(
             VirtualUpdate(hidden, preset.virtual_nodes, kept=kept, draws=draws) for _ in range(updates)
@@ -270,15 +270,15 @@ class Encoder(nn.Module):
             for _ in range(preset.layers if bonds else 0)
         )
 
-    def forward(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
+    def forward(self, batch: GraphBatch, drop: GeneratorDropout | None = None) -> torch.Tensor:
         """Embeddings of all nodes without virtual nodes, float32 [n, hidden]."""
         h = self._first(batch)
         for number in range(1, len(self.layers)):
             h = self._layer(number, active(h, drop), batch)
-        return dropped(h, drop)
+        return apply_dropout(h, drop)
 
-    def augmented(
-        self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor, drop: Dropout | None = None
+    def embed_nodes(
+        self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor, drop: GeneratorDropout | None = None
     ) -> torch.Tensor:
         """Embeddings of all nodes with virtual nodes (Eqs. 5 and 6), float32 [n, hidden].
 
@@ -291,24 +291,24 @@ class Encoder(nn.Module):
         padded = pad(scores, batch)
         before = self._injection is Injection.INPUT
         state = virtual.expand(batch.graphs, -1, -1)
-        heard = to_virtual(padded, batch.features, batch) @ self.input.T
+        received = to_virtual(padded, batch.features, batch) @ self.input.T
         h = self._first_injected(batch, virtual, scores) if before else self._first(batch)
         for number in range(1, len(self.layers)):
             h = active(h, drop)
             h = h if before else h + to_nodes(padded, state, batch)
-            state = dropped(self.updates[number - 1](state + heard), drop)
+            state = apply_dropout(self.updates[number - 1](state + received), drop)
             if number < len(self.layers) - 1:
-                heard = to_virtual(padded, h, batch)
+                received = to_virtual(padded, h, batch)
             h = self._layer(number, h + to_nodes(padded, state, batch) if before else h, batch)
-        h = dropped(h, drop)
+        h = apply_dropout(h, drop)
         return h if before else h + to_nodes(padded, state, batch)
 
     def _layer(self, number: int, h: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
         layer = self._at(number)
-        found: torch.Tensor = layer(layer.first(self._summed(number, h, batch)))
-        return found
+        result: torch.Tensor = layer(layer.first(self._add_messages(number, h, batch)))
+        return result
 
-    def _summed(self, number: int, h: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
+    def _add_messages(self, number: int, h: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
         """Add its neighbours' messages to each node's row, float32 [n, hidden]."""
         if not self.bonds or batch.bonds is None:
             return multiply(batch.reach, batch.reach, h)
@@ -324,10 +324,10 @@ class Encoder(nn.Module):
         layer = self._at(0)
         projected = layer.first(batch.heard @ self.input.T)
         if batch.kind_of is None:
-            found: torch.Tensor = layer(projected)
-            return found
-        each: torch.Tensor = batch.kind_of @ layer(projected, batch.kind_of.sum(dim=0))
-        return each
+            result: torch.Tensor = layer(projected)
+            return result
+        item: torch.Tensor = batch.kind_of @ layer(projected, batch.kind_of.sum(dim=0))
+        return item
 
     def _first_injected(self, batch: GraphBatch, virtual: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         """The first layer of (I + A)(h + S Q), h being linear in the features: no matrix as wide as h is needed."""
@@ -337,12 +337,12 @@ class Encoder(nn.Module):
         plain = layer.first(batch.heard @ self.input.T)
         plain = plain if batch.kind_of is None else batch.kind_of @ plain
         reached = multiply(batch.reach, batch.reach, scores)
-        found: torch.Tensor = layer(plain + reached @ (virtual @ layer.first.weight.T))
-        return found
+        result: torch.Tensor = layer(plain + reached @ (virtual @ layer.first.weight.T))
+        return result
 
-    def _at(self, number: int) -> GINLayer:
+    def _at(self, number: int) -> NormalisedGINLayer:
         layer = self.layers[number]
-        assert isinstance(layer, GINLayer)
+        assert isinstance(layer, NormalisedGINLayer)
         return layer
 
 
@@ -362,12 +362,16 @@ class GraphModel(nn.Module):
         self.hidden = Linear(hidden, hidden, draws)
         self.output = Linear(hidden, outputs, draws)
 
-    def forward(self, batch: GraphBatch, drop: Dropout | None = None, tied: Tied | None = None) -> torch.Tensor:
-        """Outputs of all graphs, float32 [b, outputs]; arguments as for `embedded`."""
-        found: torch.Tensor = self.output(active(self.hidden(self.embedded(batch, drop, tied)), drop))
-        return found
+    def forward(
+        self, batch: GraphBatch, drop: GeneratorDropout | None = None, tied: Tied | None = None
+    ) -> torch.Tensor:
+        """Outputs of all graphs, float32 [b, outputs]; arguments as for `embed_graphs`."""
+        result: torch.Tensor = self.output(active(self.hidden(self.embed_graphs(batch, drop, tied)), drop))
+        return result
 
-    def embedded(self, batch: GraphBatch, drop: Dropout | None = None, tied: Tied | None = None) -> torch.Tensor:
+    def embed_graphs(
+        self, batch: GraphBatch, drop: GeneratorDropout | None = None, tied: Tied | None = None
+    ) -> torch.Tensor:
         """Embeddings of all graphs, the means of their nodes', float32 [b, hidden].
 
         Args:
@@ -378,8 +382,8 @@ class GraphModel(nn.Module):
         if tied is None:
             nodes = self.encoder(batch, drop)
         else:
-            assert isinstance(self.encoder, Encoder)
-            nodes = self.encoder.augmented(batch, *tied, drop)
+            assert isinstance(self.encoder, GraphEncoder)
+            nodes = self.encoder.embed_nodes(batch, *tied, drop)
         return multiply(batch.mean, batch.spread, nodes)
 
 
@@ -390,15 +394,15 @@ class EdgeGenerator(nn.Module):
         inputs: features of a node, the constant one included.
         preset: widths, layers and M.
         draws: of the initial weights.
-        bonds: number of edge types, as for `Encoder`.
+        bonds: number of edge types, as for `GraphEncoder`.
     """
 
     def __init__(self, inputs: int, preset: FedVNPreset, draws: torch.Generator, bonds: int = 0) -> None:
         super().__init__()
-        self.encoder = Encoder(inputs, preset, virtual=False, draws=draws, bonds=bonds)
+        self.encoder = GraphEncoder(inputs, preset, virtual=False, draws=draws, bonds=bonds)
         self.hidden = Linear(preset.hidden, preset.hidden, draws)
         self.output = Linear(preset.hidden, preset.virtual_nodes, draws)
 
-    def forward(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
+    def forward(self, batch: GraphBatch, drop: GeneratorDropout | None = None) -> torch.Tensor:
         """Scores s_vm in (0, 1), float32 [n, M]."""
         return torch.sigmoid(self.output(active(self.hidden(self.encoder(batch, drop)), drop)))

@@ -17,9 +17,9 @@ from fgl_secure.coins import Coins
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore, bond_types_of, graph_sums, types_of
 from fgl_secure.methods.fedvn.models import (
-    Dropout,
     EdgeGenerator,
-    Encoder,
+    GeneratorDropout,
+    GraphEncoder,
     GraphModel,
     Tied,
     collecting,
@@ -37,8 +37,8 @@ from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import Counts, Scores, share_of
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.parameters import draw_on, drawn, flat, overwrite
-from fgl_secure.training.rounds import NOTHING, Figures, Rounds
+from fgl_secure.training.parameters import draw_on, flat, generator_state, overwrite
+from fgl_secure.training.rounds import NOTHING, Figures, TrainingRounds
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Ids
@@ -105,7 +105,7 @@ class ClientGraphs:
         return cls(own, graphs, silo.facts.classes, types, bonds)
 
 
-class FedVN(Rounds):
+class FedVNClient(TrainingRounds):
     """One client in training: its graphs, its model, its virtual nodes, and an edge generator that never leaves it.
 
     Args:
@@ -132,26 +132,26 @@ class FedVN(Rounds):
     def __init__(
         self,
         talk: Collectives,
-        held: ClientGraphs,
+        graphs: ClientGraphs,
         preset: FedVNPreset,
         *,
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, None)
-        self.held, self.preset, place = held, preset, device or torch.device("cpu")
-        sets, less = held.own, not held.own.num_classes
+        self.held, self.preset, place = graphs, preset, device or torch.device("cpu")
+        sets, less = graphs.own, not graphs.own.num_classes
         self._scores, self._last = (Scores(preset.selection, less=less) for _ in range(2))
         self._course: list[float] = []
-        self.store = GraphStore(sets, place, held.types)
+        self.store = GraphStore(sets, place, graphs.types)
         trains = sets.train | sets.validation if preset.validation_trains else sets.train
         self.training, self.test = np.flatnonzero(trains), np.flatnonzero(sets.test)
         self._validation = np.flatnonzero(sets.validation & ~trains)
-        self.model = first_model(self.store.width, held.outputs, preset, seed, held.bonds).to(place)
+        self.model = first_model(self.store.width, graphs.outputs, preset, seed, graphs.bonds).to(place)
         self.draws = np.random.default_rng([seed, self.silo.silo])
-        self.drop = Dropout(preset.dropout, self.draws)
+        self.drop = GeneratorDropout(preset.dropout, self.draws)
         weights = torch.Generator().manual_seed(int(self.draws.integers(2**62)))
-        self.generator = EdgeGenerator(self.store.width, preset, weights, held.bonds).to(place)
+        self.generator = EdgeGenerator(self.store.width, preset, weights, graphs.bonds).to(place)
         number = preset.virtual_nodes
         self.virtual = nn.Parameter(torch.zeros(number, preset.hidden, device=place))
         self.local_score = torch.full((number,), FIRST_SCORE, device=place)
@@ -160,29 +160,29 @@ class FedVN(Rounds):
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """Scores the models, trains them in two phases (Eqs. 10 to 12), and takes the mean over the clients."""
-        counts, own = self._counted()
+        counts, own = self._count_correct()
         self.train_generator()
         return Figures(self.federated(self.train_model()), counts, own)
 
     def judge(self, number: int) -> Figures:
         """Scores the models as they are."""
-        counts, own = self._counted()
+        counts, own = self._count_correct()
         self._last.see(number, counts, own)
         return Figures(np.nan, counts, own)
 
-    def _counted(self) -> tuple[Counts, Counts]:
+    def _count_correct(self) -> tuple[Counts, Counts]:
         """How good predictions are, in all clients' counts and in this one's own.
 
         Right predictions of validation graphs are pooled; of test graphs the plain mean over clients is reported, as
         in the paper's table. Counts don't let what a sum rounds off decide between equal rounds.
         """
-        (right, scored), (found, tested) = self.scores()
-        mean = found / tested if tested else 0.0
+        (right, scored), (result, tested) = self.scores()
+        mean = result / tested if tested else 0.0
         told = np.array([_units(right), scored, _units(mean), min(tested, 1)], dtype=np.int64)
         with self.talk.evaluation():
             counts = self.talk.server(NOTHING, told)[1] * _OF
         self._course.append(float(share_of(counts[2:])))
-        own = np.array([_units(right), scored, _units(found), tested], dtype=np.int64) * _OF
+        own = np.array([_units(right), scored, _units(result), tested], dtype=np.int64) * _OF
         return counts, own
 
     def federated(self, loss: float) -> float:
@@ -191,10 +191,10 @@ class FedVN(Rounds):
         So all that is sent is of one grid, and under every scheme it is the same.
         """
         learnt = self.preset.global_score is GlobalScore.LEARNT
-        own, scores = (flat(each).astype(np.float64) for each in (self.shared, [self.local_score] * learnt))
+        own, scores = (flat(item).astype(np.float64) for item in (self.shared, [self.local_score] * learnt))
         weight = len(self.training) / self.held.graphs
         row = weight * np.concatenate([own, scores / UNIT, [loss / UNIT, 1.0]])
-        parts = [each.numel() for each in self.shared] + [len(scores)] * learnt
+        parts = [item.numel() for item in self.shared] + [len(scores)] * learnt
         sums, _ = self.talk.server(row, grid=self.talk.grid(FRACTION_BITS), parts=parts)
         mean = sums / sums[-1]
         overwrite(self.shared, mean[: len(own)].astype(np.float32))
@@ -207,11 +207,11 @@ class FedVN(Rounds):
 
         Of labels the right predictions are summed, of values absolute errors.
         """
-        with self.evaluated():
+        with self.evaluation():
             return self._penalties(self._validation), self._penalties(self.test)
 
     @contextmanager
-    def evaluated(self) -> Iterator[None]:
+    def evaluation(self) -> Iterator[None]:
         """Within it, models are as they predict, and nothing is learnt."""
         with torch.no_grad():
             if self.preset.statistics is Statistics.TRAINING:
@@ -225,18 +225,18 @@ class FedVN(Rounds):
             model.train()
 
     def _penalties(self, ids: Ids) -> tuple[float, int]:
-        found = [penalties(self.outputs(batch), batch.targets).cpu() for batch in self.batches(ids)]
-        return float(torch.cat(found).double().sum()) if found else 0.0, len(ids)
+        result = [penalties(self.outputs(batch), batch.targets).cpu() for batch in self.batches(ids)]
+        return float(torch.cat(result).double().sum()) if result else 0.0, len(ids)
 
     @property
     def predicting(self) -> tuple[nn.Module, ...]:
         """What predictions are computed by."""
         return self.model, self.generator
 
-    def outputs(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
+    def outputs(self, batch: GraphBatch, drop: GeneratorDropout | None = None) -> torch.Tensor:
         """What is predicted of graphs, float32 [b, outputs]; the generator drops nothing."""
-        found: torch.Tensor = self.model(batch, drop, self.tied(batch))
-        return found
+        result: torch.Tensor = self.model(batch, drop, self.tied(batch))
+        return result
 
     def tied(self, batch: GraphBatch) -> Tied | None:
         """Virtual nodes, and how the nodes of graphs are tied to them; no gradients of the generator."""
@@ -250,7 +250,7 @@ class FedVN(Rounds):
         weights = tuple(generator.parameters())
         for _ in range(preset.local_epochs):
             total = torch.zeros_like(self.local_score)
-            for batch in self.shuffled():
+            for batch in self.shuffle():
                 scores = generator(batch, self.drop)
                 outputs = self.model(batch, None, (self.virtual, scores))
                 sums = graph_sums(scores, batch)
@@ -272,14 +272,14 @@ class FedVN(Rounds):
         preset, weights, total = self.preset, (*self.model.parameters(), self.virtual), 0.0
         for _ in range(preset.local_epochs):
             total = 0.0
-            for batch in self.shuffled():
+            for batch in self.shuffle():
                 loss = task_loss(self.outputs(batch, self.drop), batch.targets)
                 loss = loss + preset.decoupling * decoupling_loss(self.virtual, preset.floor)
                 descend(weights, torch.autograd.grad(loss, weights), preset.learning_rate)
                 total += float(loss.detach()) * batch.graphs
         return total / len(self.training)
 
-    def shuffled(self) -> Iterator[GraphBatch]:
+    def shuffle(self) -> Iterator[GraphBatch]:
         """All training graphs in random order."""
         return self.batches(self.draws.permutation(self.training))
 
@@ -303,7 +303,7 @@ class FedVN(Rounds):
     def state(self) -> dict[str, Array]:
         """All that is learnt, and where the client's draws are; statistics are collected anew for each scoring."""
         course = np.array(self._course, dtype=np.float64)
-        return {**super().state(), "values": flat(self.values), "draws": drawn(self.draws), "course": course}
+        return {**super().state(), "values": flat(self.values), "draws": generator_state(self.draws), "course": course}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
@@ -331,7 +331,9 @@ def first_model(inputs: int, outputs: int, preset: FedVNPreset, seed: int, bonds
         bonds: number of edge types; 0 if edges have none.
     """
     draws = torch.Generator().manual_seed(seed)
-    return GraphModel(Encoder(inputs, preset, virtual=True, draws=draws, bonds=bonds), outputs, preset.hidden, draws)
+    return GraphModel(
+        GraphEncoder(inputs, preset, virtual=True, draws=draws, bonds=bonds), outputs, preset.hidden, draws
+    )
 
 
 class _HandingOn(OneProcess):
@@ -351,7 +353,7 @@ def clients_of(
     scheme: Scheme,
     preset: FedVNPreset,
     *,
-    kind: Callable[..., FedVN] = FedVN,
+    kind: Callable[..., FedVNClient] = FedVNClient,
     seed: int = 0,
     device: torch.device | None = None,
     passing: bool = False,
@@ -365,14 +367,14 @@ def clients_of(
         sets: who has which graphs.
         scheme: of what clients send the server.
         preset: how to train, and what selects a round.
-        kind: makes a client's program, as `FedVN` does.
+        kind: makes a client's program, as `FedVNClient` does.
         seed: of initial weights, batches and dropout; coins come from the channel.
         device: where model compute runs; the CPU by default.
         passing: whether clients hand all they have to the next one after each round, so that what comes from a place
             says nothing of what came from it before; for null controls.
     """
 
-    def make(talk: Collectives, _coins: Coins) -> FedVN:
+    def make(talk: Collectives, _coins: Coins) -> FedVNClient:
         return kind(talk, ClientGraphs.held_by(talk.silo), preset, seed=seed, device=device)
 
     driver = _HandingOn if passing else OneProcess

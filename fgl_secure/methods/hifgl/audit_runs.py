@@ -32,7 +32,7 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, Tampered, Transcript
-from fgl_secure.runtime.channel import Level
+from fgl_secure.runtime.channel import RecordingLevel
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
 from fgl_secure.training.ranges import shrunk
@@ -165,7 +165,7 @@ def training_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, 
         transcript: what was said.
         what: what was exchanged, in words.
     """
-    return _recorded(scheme, graph, transcript, what, TRAINING)
+    return _record_run(scheme, graph, transcript, what, TRAINING)
 
 
 def recorded_exchange(
@@ -191,7 +191,7 @@ def recorded_exchange(
     """
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     exchange(graph, scheme, channel, values, both_ways=both_ways)
-    return _recorded(scheme, graph, channel.transcript, what, scenario or _kind_of_exchange(scheme))
+    return _record_run(scheme, graph, channel.transcript, what, scenario or _kind_of_exchange(scheme))
 
 
 def _kind_of_exchange(scheme: Scheme) -> str:
@@ -261,10 +261,10 @@ def special_runs(
         whose = static if static is not None and scenario is STATIC_ROWS else graph
         made = [make(scheme, whose, seed)] if scenario in read else []
         some = f", of {whose.num_devices:,} devices drawn with neighbours" if whose is not graph else ""
-        found = [replace(run, what=run.what + some) for run in made if run is not None]
+        result = [replace(run, what=run.what + some) for run in made if run is not None]
         del made  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
-        if found:
-            yield found.pop()
+        if result:
+            yield result.pop()
 
 
 def as_words(graph: FederatedGraph) -> NDArray[np.float64]:
@@ -272,7 +272,7 @@ def as_words(graph: FederatedGraph) -> NDArray[np.float64]:
     return np.asarray(graph.features > graph.features.mean(), dtype=np.float64)
 
 
-def released(graph: FederatedGraph, seed: int) -> FederatedGraph:
+def releasing_graph(graph: FederatedGraph, seed: int) -> FederatedGraph:
     """Who takes part where static rows are released: all devices, or some of a graph whose messages fill the memory."""
     width = graph.graph.num_features
     if graph.edges.shape[1] * width <= MOST_RELEASED:
@@ -312,7 +312,7 @@ def drop_out_run(
         The run; None where devices do not send in their own name, so that a network cannot leave single ones out.
     """
     rng = np.random.default_rng(seed)
-    values = _projected(graph, rng)
+    values = _project_features(graph, rng)
     absence = Absence(rng.random((rounds, graph.num_devices)) >= presence, graph.num_silos + 1)
     coins = SimulationCoins(seed)
     channel = Channel(hierarchy_of(graph, scheme.helpers), coins, Recording.everything(), loss=absence)
@@ -320,7 +320,7 @@ def drop_out_run(
     if not absence.effective:
         return None
     what = f"{rounds} sums of the same rows, devices present with probability {presence:g}"
-    return _recorded(scheme, graph, channel.transcript, what, DROP_OUTS)
+    return _record_run(scheme, graph, channel.transcript, what, DROP_OUTS)
 
 
 def sum_in_rounds(
@@ -364,7 +364,7 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     rules, rng = scheme.partnering(neighbour_sums(graph)), np.random.default_rng(seed)
     if rules is None:
         return None
-    kept = Recording(Level.EVERYTHING, phases=frozenset({Phase.FETCH, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS}))
+    kept = Recording(RecordingLevel.EVERYTHING, phases=frozenset({Phase.FETCH, Phase.SHARE_HEADERS, Phase.SHARE_SEEDS}))
     parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
@@ -388,17 +388,17 @@ def _apart(
     Pairs of partners of different silos are drawn, none with an end that is an end or a partner of another's. Each end
     is silent alone, with its partner, and with an end of another pair, in random order.
     """
-    found, taken = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
+    result, taken = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
     crossing = partners[:, silo_of[partners[0]] != silo_of[partners[1]]]
     for one, other in rng.permutation(crossing.T).tolist():
-        if len(found) == most:
+        if len(result) == most:
             break
         if not taken[[one, other]].any():
             taken[[one, other]] = True
             taken[partners[1, np.isin(partners[0], [one, other])]] = True
-            found.append((one, other))
-    ones, others = np.array(found, dtype=np.int64).reshape(-1, 2).T
-    nobody = np.full(2 * len(found), -1)
+            result.append((one, other))
+    ones, others = np.array(result, dtype=np.int64).reshape(-1, 2).T
+    nobody = np.full(2 * len(result), -1)
     first = np.concatenate([ones, others, ones, ones])
     silent = rng.permutation(np.stack([first, np.concatenate([nobody, others, np.roll(others, 1)])], axis=1))
     return np.concatenate([[[-1, -1]], silent])
@@ -415,16 +415,16 @@ def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedR
     deviation = Deviation()
     coins = SimulationCoins(seed)
     channel = Channel(hierarchy_of(graph, scheme.helpers), coins, Recording.everything(), tamper=deviation)
-    values = _projected(graph, np.random.default_rng(seed))
+    values = _project_features(graph, np.random.default_rng(seed))
     exchange(graph, scheme, channel, values)
     if not len(deviation.devices):
         return None
     channel.note_inputs(CHOSEN, Step(0, 0), deviation.devices, deviation.chosen)
     what = "one exchange in which devices have single codes decoded"
-    return _recorded(scheme, graph, channel.transcript, what, DEVIATION)
+    return _record_run(scheme, graph, channel.transcript, what, DEVIATION)
 
 
-def _recorded(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, what: str, scenario: str) -> RecordedRun:
+def _record_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, what: str, scenario: str) -> RecordedRun:
     truth = MessageTruth.of(transcript, graph)
     return RecordedRun(scheme.name, what, scenario, public_of(scheme, graph), transcript, (truth,))
 
@@ -434,14 +434,14 @@ def in_small_field(scheme: Scheme) -> bool:
     return (scheme.public.modulus or SMALL_FIELD + 1) <= SMALL_FIELD
 
 
-def _projected(graph: FederatedGraph, rng: np.random.Generator) -> NDArray[np.float64]:
+def _project_features(graph: FederatedGraph, rng: np.random.Generator) -> NDArray[np.float64]:
     nodes, width = graph.num_devices, graph.graph.num_features
-    projection, found = rng.normal(size=(width, PROJECTED)), []
+    projection, result = rng.normal(size=(width, PROJECTED)), []
     for part in np.array_split(np.arange(nodes), max(nodes * width * _FLOAT_BYTES // _CAST_AT_ONCE, 1)):
         rows = graph.graph.features_of(part).astype(np.float64)
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-        found.append(np.clip(rows @ projection / 8, -1, 1))
-    return np.concatenate(found)
+        result.append(np.clip(rows @ projection / 8, -1, 1))
+    return np.concatenate(result)
 
 
 def _note_participants(channel: Channel, graph: FederatedGraph, present: NDArray[np.bool_], step: Step) -> None:

@@ -12,16 +12,23 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from fgl_secure.auditing import privacy_cost
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.privacy_cost import Measured, PrivacyCost
-from fgl_secure.auditing.programs import claim_of, filled, in_the_clear, name_of, named_rows
+from fgl_secure.auditing.programs import claim_of, fill_schemes, in_the_clear, name_of, named_rows
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.audit_runs import ROUNDS, SCENARIOS, released, special_runs, training_run, variant_runs
+from fgl_secure.methods.hifgl.audit_runs import (
+    ROUNDS,
+    SCENARIOS,
+    releasing_graph,
+    special_runs,
+    training_run,
+    variant_runs,
+)
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.collective import Collective
@@ -123,7 +130,7 @@ def releases(preset: Preset, rounds: int) -> int:
     return preset.static_first_layer + rounds * passes * changing + changing
 
 
-def perturbed(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: FederatedGraph) -> Perturbed:
+def perturb_scheme(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: FederatedGraph) -> Perturbed:
     """A scheme with noise for a choice.
 
     Raises:
@@ -132,7 +139,7 @@ def perturbed(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: F
     widths = preset.widths(graph.graph.num_features, graph.num_classes)
     count = releases(preset, min(choice.rounds or preset.epochs, preset.epochs))
     target = PrivacyTarget(choice.epsilon, choice.delta, Relation(Unit[choice.unit.upper()], choice.cap), count)
-    settings = Perturbation.calibrated(
+    settings = Perturbation.calibrate(
         target,
         clip=choice.clip,
         width=max(widths),  # an audit exchanges whole feature rows too
@@ -144,7 +151,7 @@ def perturbed(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: F
     return Perturbed(scheme, settings)
 
 
-def measured(scheme: Perturbed, seed: int) -> Measured:
+def measure_epsilon(scheme: Perturbed, seed: int) -> Measured:
     """Plays canaries against a scheme and says what they rule out."""
     settings = scheme.settings
     scores = canary_scores(scheme, SimulationCoins(seed), stars=2 * privacy_cost.CANARIES)
@@ -217,7 +224,7 @@ class HiFGLSubject(Subject):
     def under(self, privacy: EmbeddingPrivacy) -> HiFGLSubject:
         """The same with noise on rows; also on what devices hand to their silo, where one scheme serves both."""
         rows, members = self.scheme, self.schemes[MEMBERS]
-        noisy = perturbed(rows, privacy, self.preset, self.graph)
+        noisy = perturb_scheme(rows, privacy, self.preset, self.graph)
         schemes = {**self.schemes, NEIGHBOURS: noisy, MEMBERS: noisy if members is rows else members}
         return replace(self, schemes=schemes, noisy=noisy, name=self.name.replace(rows.name, noisy.name, 1))
 
@@ -229,7 +236,10 @@ class HiFGLSubject(Subject):
     @property
     def claims(self) -> Mapping[str, Claim]:
         """Those of the schemes, and of the variants of that of neighbours' rows."""
-        return {self.name: self.claim, **{each.name: each.claim_for(self._sums) for each in self.scheme.variants}}
+        return {
+            self.name: self.claim,
+            **{variant.name: variant.claim_for(self._sums) for variant in self.scheme.variants},
+        }
 
     @property
     def _sums(self) -> Topology:
@@ -238,15 +248,17 @@ class HiFGLSubject(Subject):
     @property
     def job(self) -> Job:
         """The silos, each with its devices."""
-        return silos_of(self.graph, self.schemes, self.preset, perturbation=self.method.perturbation, **self.chosen)
+        return silos_of(
+            self.graph, self.schemes, self.preset, perturbation=self.method.perturbation, **self.model_options
+        )
 
     def _local_cost(self, local: LocalPerturbation, progress: Callable[[str], Progress]) -> PrivacyCost:
         """Return what perturbed features cost: trains once more without perturbation, and once without features."""
         exact = replace(self, method=replace(self.method, perturbation=None))
         shape = (self.graph.num_devices, self.graph.graph.num_features)
         empty = self.graph.with_features(np.full(shape, local.middle))
-        heard = empty.restricted_to_split() if self.preset.split_restricted else empty
-        without_features = replace(self, graph=empty, heard=heard)
+        received = empty.restricted_to_split() if self.preset.split_restricted else empty
+        without_features = replace(self, graph=empty, heard=received)
         accuracies = [
             subject.train(progress=progress(f"training without {what}")).accuracy.test
             for subject, what in ((exact, "perturbation"), (without_features, "features"))
@@ -255,7 +267,7 @@ class HiFGLSubject(Subject):
         return PrivacyCost(measured, delta, "one device's features, replaced by any others", 1, *accuracies)
 
     @property
-    def _exchanged(self) -> FederatedGraph:
+    def _exchange_graph(self) -> FederatedGraph:
         """`heard`, with perturbed features if devices perturb theirs."""
         local = self.method.perturbation
         if local is None:
@@ -276,28 +288,29 @@ class HiFGLSubject(Subject):
         shorter = self.preset.with_epochs(result.rounds)
         quiet = replace(self, schemes=schemes, name=noisy.inner.name, noisy=None, preset=shorter)
         without = quiet.train(progress=progress(quiet.name))
-        target, found = noisy.settings.target, measured(noisy, self.seed)
-        return PrivacyCost(found, target.delta, str(target.relation), target.releases, without.accuracy.test)
+        target, outcome = noisy.settings.target, measure_epsilon(noisy, self.seed)
+        return PrivacyCost(outcome, target.delta, str(target.relation), target.releases, without.accuracy.test)
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, special runs, and an exchange under each variant."""
-        exchanged, seed = self._exchanged, self.seed
+        exchanged, seed = self._exchange_graph, self.seed
         what = f"first round of training, {self.method.backbone}"
-        first = [self._called(training_run(self.scheme, self.heard, result.transcript, what))]
+        first = [self._rename_protocol(training_run(self.scheme, self.heard, result.transcript, what))]
         del result  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
         yield first.pop()
         most = ROUNDS if self.noisy is None else min(ROUNDS, self.noisy.settings.target.releases)
         yield from map(
-            self._called, special_runs(self.scheme, exchanged, seed, self.read, self._static(exchanged), rounds=most)
+            self._rename_protocol,
+            special_runs(self.scheme, exchanged, seed, self.read, self._static(exchanged), rounds=most),
         )
         yield from variant_runs(self.scheme, exchanged, seed, self.read)
 
-    def _called(self, run: RecordedRun) -> RecordedRun:
+    def _rename_protocol(self, run: RecordedRun) -> RecordedRun:
         return replace(run, protocol=self.name)
 
     def _static(self, exchanged: FederatedGraph) -> FederatedGraph:
         """Return the devices that take part in the release of static rows, and what they exchange."""
-        return released(exchanged, self.seed) if self.redealt is None else self.redealt
+        return releasing_graph(exchanged, self.seed) if self.redealt is None else self.redealt
 
     def read_in(self, scenarios: frozenset[str]) -> Subject:
         """Special runs are made for attacks alone."""
@@ -305,59 +318,59 @@ class HiFGLSubject(Subject):
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their silos."""
-        graph, exchanged = self.graph.redealt(seed), self._exchanged
+        graph, exchanged = self.graph.redealt(seed), self._exchange_graph
         some = self._static(exchanged)
-        heard = graph.restricted_to_split() if self.preset.split_restricted else graph
+        received = graph.restricted_to_split() if self.preset.split_restricted else graph
         # of the same shape: other neighbourhoods would be more or fewer devices
         redealt = None if some is exchanged else some.redealt(seed)
-        return self.brief(seed=seed, graph=graph, heard=heard, redealt=redealt)
+        return self.brief(seed=seed, graph=graph, heard=received, redealt=redealt)
 
-    def unprotected(self) -> tuple[Subject, ...]:
+    def unprotected_subjects(self) -> tuple[Subject, ...]:
         """One round with every message in the clear, without noise."""
-        return tuple(self.brief(**each, noisy=None, redealt=None) for each in in_the_clear(self.graph.num_silos))
+        return tuple(self.brief(**item, noisy=None, redealt=None) for item in in_the_clear(self.graph.num_silos))
 
 
-def hifgl_plan(method: HiFGL, asked: Asked) -> Plan:
+def hifgl_plan(method: HiFGL, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     graph, named = asked.federated(), named_rows(asked)
-    runs = [method.assigned(filled(run, graph.num_silos)) for run in named]
+    runs = [method.assign_schemes(fill_schemes(run, graph.num_silos)) for run in named]
     preset = method.training(graph.graph.name)
-    heard = graph.restricted_to_split() if preset.split_restricted else graph
-    _check_ranges([run[NEIGHBOURS] for run in runs], heard)
-    shared = {**asked.shared(graph, preset), "heard": heard}
-    subjects = [HiFGLSubject(**shared, schemes=run, name=name_of(each)) for run, each in zip(runs, named, strict=True)]
+    received = graph.restricted_to_split() if preset.split_restricted else graph
+    _check_ranges([run[NEIGHBOURS] for run in runs], received)
+    shared = {**asked.common_fields(graph, preset), "heard": received}
+    subjects = [HiFGLSubject(**shared, schemes=run, name=name_of(item)) for run, item in zip(runs, named, strict=True)]
     if method.privacy is not None:
         subjects = [subject.under(method.privacy) for subject in subjects]
-        _check_openings([subject.scheme for subject in subjects], heard)
-    return Plan(
+        _check_openings([subject.scheme for subject in subjects], received)
+    return AuditPlan(
         tuple(subjects),
         CONTROLS,
         NOTES if method.perturbation is None else (*NOTES, PERTURBED_NOTE),
-        messages=int(heard.edges.shape[1]),
+        messages=int(received.edges.shape[1]),
         averaged=pooled_over(graph, "devices"),
         chosen_on=choice_of_round(preset.selection, graph),
         backbone=method.backbone,
     )
 
 
-def _check_openings(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
+def _check_openings(schemes: Sequence[Scheme], graph: FederatedGraph) -> None:
     """Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training."""
     for scheme in schemes:
-        channel = Channel(hierarchy_of(heard, scheme.helpers), SimulationCoins(0))
-        Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(heard), 1), channel)
+        channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
+        Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), 1), channel)
 
 
-def _check_ranges(schemes: Sequence[Scheme], heard: FederatedGraph) -> None:
+def _check_ranges(schemes: Sequence[Scheme], graph: FederatedGraph) -> None:
     """Refuses a scheme that computes no sum of this graph, or whose field holds none, before a round is trained."""
-    grouping = neighbour_sums(heard)
+    grouping = neighbour_sums(graph)
     largest = grouping.largest_group
     for scheme in schemes:
         rules = scheme.partnering(grouping)
         if rules is not None and rules.reach:
-            within = _largest_component(heard) - 1
+            within = _largest_component(graph) - 1
             enough, what = within >= rules.least, f"{within} others within reach"
         else:
-            enough, what = bool(len(scheme.answered(grouping).target)), f"{largest} neighbours"
+            enough, what = bool(len(scheme.answered_grouping(grouping).target)), f"{largest} neighbours"
         if largest and not enough:
             raise InputError(
                 f"scheme must compute at least one sum of this graph; {scheme.name} computes none, and no device has "

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.backbones import maker, names
-from fgl_secure.config_fields import check_choices, choice, part, required
+from fgl_secure.config_fields import check_choices, choice, part, required_field
 from fgl_secure.errors import InputError
 from fgl_secure.training.local_privacy import LocalPerturbation
 
 if TYPE_CHECKING:
     import torch
 
-    from fgl_secure.auditing.method import Asked, Usual
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest, Usual
+    from fgl_secure.auditing.plan import AuditPlan
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
     from fgl_secure.training.presets import Preset
-    from fgl_secure.training.rounds import Rounds
+    from fgl_secure.training.rounds import TrainingRounds
     from fgl_secure.training.silo import Facts
 
 
@@ -37,7 +37,7 @@ class EmbeddingPrivacy:
         rounds: rounds that the budget is made for, after which training stops; None for all of the run's.
     """
 
-    epsilon: float = required("of all rounds; None for no noise", shown="E")
+    epsilon: float = required_field("of all rounds; None for no noise", shown="E")
     delta: float = choice(1e-5, "of all rounds", shown="D")
     unit: str = choice("edge", "what neighbouring inputs differ in", known=("edge", "node"))
     clip: float = choice(1.0, "L2 norm to which rows are clipped", shown="C")
@@ -118,9 +118,9 @@ class HiFGL(ProgramMethod):
         """See `Method.usual`. Noise for an edge counts its own rows; what an edge changes in partners it doesn't."""
         return {} if self.privacy is None else {"neighbours": {"profile": "graph-shown"}}
 
-    def program(self, talk: Collectives, *, seed: int, device: torch.device) -> Rounds:
+    def program(self, talk: Collectives, *, seed: int, device: torch.device) -> TrainingRounds:
         """See `ProgramMethod.program`."""
-        from fgl_secure.methods.hifgl.program import HiFGL as Program  # torch comes with it
+        from fgl_secure.methods.hifgl.program import HiFGLSilo as Program  # torch comes with it
 
         chosen, local = self.training(talk.silo.facts.name), self.perturbation
         return Program(talk, chosen, backbone=self.backbone, seed=seed, device=device, perturbation=local)
@@ -134,7 +134,7 @@ class HiFGL(ProgramMethod):
         made = widest(maker(self.backbone, chosen.layers_of), widths)
         return max(made, facts.features if chosen.static_first_layer or self.perturbation is not None else 1)
 
-    def assigned(self, run: Assignment) -> Assignment:
+    def assign_schemes(self, run: Assignment) -> Assignment:
         """With products for members whose scheme has them, where gradients are to be coded."""
         from fgl_secure.protocols.coded_products import with_products  # numba comes with it
 
@@ -151,14 +151,14 @@ class HiFGL(ProgramMethod):
 
     def training(self, dataset: str) -> Preset:
         """The preset for a data set, with what was chosen in its place; an adapted module has its own shape."""
-        from fgl_secure.training.backbones import shaped  # torch comes with it
+        from fgl_secure.training.backbones import shape_preset  # torch comes with it
         from fgl_secure.training.presets import preset  # as above
 
-        found = preset(self.preset, dataset).with_epochs(self.epochs)
-        found = shaped(maker(self.backbone, found.layers_of), found)
-        return replace(found, static_first_layer=self.static_first_layer)
+        result = preset(self.preset, dataset).with_epochs(self.epochs)
+        result = shape_preset(maker(self.backbone, result.layers_of), result)
+        return replace(result, static_first_layer=self.static_first_layer)
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.hifgl.audit_target import hifgl_plan
 

@@ -71,7 +71,7 @@ def send_carelessly(
     masks = np.repeat(one, len(grouping.source), axis=0)
     if not len(masks):
         return
-    for way, step in ((grouping, Step(0, 0)), (grouping.reversed(), Step(0, 0, Direction.BACKWARD))):
+    for way, step in ((grouping, Step(0, 0)), (grouping.reverse(), Step(0, 0, Direction.BACKWARD))):
         channel.note_inputs("values", step, way.row_owner, q)
         points = range(scheme.T + 1, scheme.R + 1)
         shares = source_shares(scheme.field, scheme.T, points, q, way.source, [masks] * scheme.T)
@@ -123,7 +123,7 @@ def _both_ways(scheme: Scheme, graph: FederatedGraph) -> RecordedRun:
 
 
 def _small_field() -> RecordedRun:
-    return _both_ways(next(each for each in SecretMessagePassing().variants if in_small_field(each)), _tree())
+    return _both_ways(next(variant for variant in SecretMessagePassing().variants if in_small_field(variant)), _tree())
 
 
 def _dropping_out() -> RecordedRun:
@@ -134,7 +134,7 @@ def _dropping_out() -> RecordedRun:
 
 def _falling_silent() -> RecordedRun:
     """Everybody may have all neighbours as partners, and nobody has others."""
-    run = silent_run(RelayCoded(k_min=1, max_degree=64), _meshed(), 0)
+    run = silent_run(RelayCoded(k_min=1, max_degree=64), _attachment_graph(), 0)
     assert run is not None, "silos forward what devices send"
     return run
 
@@ -150,7 +150,7 @@ def _tree() -> FederatedGraph:
     return _federated(nx.barabasi_albert_graph(300, 1, seed=0), 64, 0.1)
 
 
-def _meshed() -> FederatedGraph:
+def _attachment_graph() -> FederatedGraph:
     """A preferential-attachment graph in which hardly two devices have the same surroundings."""
     return _federated(nx.barabasi_albert_graph(300, 2, seed=0), 64, 0.1)
 
@@ -177,8 +177,8 @@ _MADE: dict[str, Callable[[], RecordedRun]] = {
     SECMP: lambda: _both_ways(SecretMessagePassing(), _tree()),
     SMALL_FIELD: _small_field,
     SILO_PATH: lambda: _both_ways(Plaintext(Path.SILO), _tree()),
-    FRESH_TAGS: lambda: _both_ways(RelayCoded(k_min=1, profile=Profile.SHOWN), _meshed()),
-    OWN_SILOS: lambda: _both_ways(OF_OWN_SILOS, _meshed()),
+    FRESH_TAGS: lambda: _both_ways(RelayCoded(k_min=1, profile=Profile.SHOWN), _attachment_graph()),
+    OWN_SILOS: lambda: _both_ways(OF_OWN_SILOS, _attachment_graph()),
     UNMASKED_SHARES: lambda: _careless_run(_tree(), 0, masked=False),
     SHARED_MASKS: lambda: _careless_run(_tree(), 0, masked=True),
     SECMP_STATIC: lambda: static_run(SecretMessagePassing(), _half_graphs(), 0),

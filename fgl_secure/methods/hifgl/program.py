@@ -18,20 +18,20 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.runtime import Channel, Direction, Step
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, shaped, widest
+from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, shape_preset, widest
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.local_privacy import LocalPerturbation, propagate_means
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unwritten
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unwritten
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
-from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.typing import Array
 
 
-class HiFGL(Rounds):
+class HiFGLSilo(TrainingRounds):
     """One silo's model in training.
 
     Args:
@@ -57,19 +57,19 @@ class HiFGL(Rounds):
     ) -> None:
         super().__init__(talk, preset.epochs, preset.selection, preset.patience)
         make = maker(backbone, preset.layers_of)
-        self._preset, self._device, silo = shaped(make, preset), device or torch.device("cpu"), talk.silo
+        self._preset, self._device, silo = shape_preset(make, preset), device or torch.device("cpu"), talk.silo
         widths = preset.widths(silo.facts.features, silo.facts.classes)
         self.layers = make_layers(make, widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
         self._coins = torch.Generator().manual_seed(seed)
-        self._degrees = Degrees(*(self._column(each) for each in (silo.degrees, talk.partners, talk.summed)))
+        self._degrees = Degrees(*(self._column(item) for item in (silo.degrees, talk.partners, talk.message_counts)))
         self._perturbation = perturbation
         self._smoothed = perturbation is None
         self._features = unwritten(silo.features, self._device)
         if perturbation is not None:  # devices keep what they drew: a second draw would cost epsilon once more
-            self._features = self._placed(perturbation.model_inputs(silo.features, silo.facts.nodes, coins))
-        self._labels, self._training = self._placed(silo.labels), self._placed(silo.train)
+            self._features = self._to_device(perturbation.model_inputs(silo.features, silo.facts.nodes, coins))
+        self._labels, self._training = self._to_device(silo.labels), self._to_device(silo.train)
         self._static: torch.Tensor | None = None
         if preset.static_first_layer and not self._part(0).projects_sums:
             raise InputError(f"static_first_layer must be false for {backbone}, whose sums cannot be projected later")
@@ -77,18 +77,18 @@ class HiFGL(Rounds):
         if self._smoothed:
             talk.unchanging(self._features, silo.facts.feature_bits)
 
-    def _placed(self, array: Array) -> torch.Tensor:
+    def _to_device(self, array: Array) -> torch.Tensor:
         return torch.tensor(array).to(self._device)
 
     def _column(self, counts: NDArray[np.int64]) -> torch.Tensor:
-        return self._placed(counts[:, None].astype(np.float32))
+        return self._to_device(counts[:, None].astype(np.float32))
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """One step on the mean gradient of the silo's devices (4.1.2, item 2), and federation (4.3)."""
         self.talk.hand_down(self.layers)
         logits = self.forward(training=True)
         losses = self.task_losses(logits) * self._training
-        judged = self.judged() if self.judges_apart else logits.detach()
+        judged = self.predict_logits() if self.judges_apart else logits.detach()
         self.talk.backward(losses.sum())
         self.talk.gradients()
         return self._step(judged, losses.detach())
@@ -96,7 +96,7 @@ class HiFGL(Rounds):
     def judge(self, number: int) -> Figures | None:  # noqa: ARG002  # whenever it is
         """Hands out the models as they are, and scores them."""
         self.talk.hand_down(self.layers)
-        return self.told(self.predictions(self.judged()))[1]
+        return self.sum_figures(self.predictions(self.predict_logits()))[1]
 
     def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the loss of each of the silo's devices, [m], of outputs [m, classes]."""
@@ -112,7 +112,7 @@ class HiFGL(Rounds):
         """Whether models are scored in a pass of their own, and not by what the step computes."""
         return self._preset.dropout > 0
 
-    def judged(self) -> torch.Tensor:
+    def predict_logits(self) -> torch.Tensor:
         """Logits [m, classes] of the models as they are, without dropout."""
         with self.talk.evaluation():
             return self.forward(training=False)
@@ -122,7 +122,7 @@ class HiFGL(Rounds):
         h, depth = self._inputs(), len(self.layers)
         for number in range(depth):
             part = self._part(number)
-            kept = part.kept(h)
+            kept = part.local_state(h)
             if number == 0 and self._preset.static_first_layer:
                 sums = part.project(self._static_sums(part), part.message_weight)
             else:
@@ -178,8 +178,10 @@ class HiFGL(Rounds):
         shared = self._preset.federation is Federation.SHARED
         if not shared:
             self._take_step()
-        federated = [p.grad for p in self.layers.parameters() if p.grad is not None] if shared else self.averaged
-        mean, figures = self.told(self.predictions(judged), losses.cpu().numpy(), flat(federated))
+        federated = (
+            [p.grad for p in self.layers.parameters() if p.grad is not None] if shared else self.averaged_tensors
+        )
+        mean, figures = self.sum_figures(self.predictions(judged), losses.cpu().numpy(), flat(federated))
         overwrite(federated, mean.astype(np.float32))
         if shared:
             self._take_step()
@@ -187,7 +189,7 @@ class HiFGL(Rounds):
         return figures
 
     @property
-    def averaged(self) -> list[torch.Tensor]:
+    def averaged_tensors(self) -> list[torch.Tensor]:
         """What is averaged after a step: the whole model."""
         return list(self.layers.parameters())
 
@@ -212,7 +214,7 @@ class HiFGL(Rounds):
             "coins": self._coins.get_state().numpy(),
             **({} if self._static is None else {"static": self._static.cpu().numpy()}),
             **self._perturbed_state,
-            **under("optimiser", remembered(self._optimiser)),
+            **under("optimiser", optimiser_state(self._optimiser)),
         }
 
     @property
@@ -226,16 +228,16 @@ class HiFGL(Rounds):
         """Goes on where a state was taken."""
         super().restore(state)
         if "perturbed" in state:
-            self._features = self._placed(state["perturbed"])
+            self._features = self._to_device(state["perturbed"])
         if "smoothed" in state:
-            self._keep_smoothed(self._placed(state["smoothed"]))
+            self._keep_smoothed(self._to_device(state["smoothed"]))
         overwrite(list(self.layers.parameters()), state["values"])
         remind(self._optimiser, within("optimiser", state))
         self._optimiser.param_groups[0]["lr"], self._steps = float(state["rate"][0]), int(state["rate"][1])
         self._coins.set_state(torch.from_numpy(state["coins"].copy()))
         self._static = None
         if "static" in state:
-            self._keep(self._placed(state["static"]))
+            self._keep(self._to_device(state["static"]))
 
 
 def exchange(
@@ -276,7 +278,7 @@ def silos_of(
     backbone: str = "gcn",
     seed: int = 0,
     device: torch.device | None = None,
-    kind: Callable[..., HiFGL] = HiFGL,
+    kind: Callable[..., HiFGLSilo] = HiFGLSilo,
     perturbation: LocalPerturbation | None = None,
 ) -> Job:
     """The silos; a round is selected as the preset says.
@@ -289,18 +291,18 @@ def silos_of(
         backbone: a name of `fgl_secure.backbones`.
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
-        kind: makes a silo's program, as `HiFGL` does.
+        kind: makes a silo's program, as `HiFGLSilo` does.
         perturbation: of features at devices.
     """
     chosen = {NEIGHBOURS: schemes} if isinstance(schemes, Scheme) else dict(schemes)
     if NEIGHBOURS in chosen:
         chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
     make_layer = maker(backbone, preset.layers_of)
-    rows = widest(make_layer, shaped(make_layer, preset).widths(graph.graph.num_features, graph.num_classes))
+    rows = widest(make_layer, shape_preset(make_layer, preset).widths(graph.graph.num_features, graph.num_classes))
     choices = {"backbone": backbone, "seed": seed, "device": device}
     features = graph.graph.num_features if preset.static_first_layer or perturbation is not None else 1
 
-    def make(talk: Collectives, coins: Coins) -> HiFGL:
+    def make(talk: Collectives, coins: Coins) -> HiFGLSilo:
         if perturbation is None:
             return kind(talk, preset, **choices)
         return kind(talk, preset, **choices, perturbation=perturbation, coins=coins)

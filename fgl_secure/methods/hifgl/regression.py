@@ -15,7 +15,7 @@ from fgl_secure.algebra.checks import as_floats, check_finite
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.attributed_graph import read_only
-from fgl_secure.methods.hifgl.program import HiFGL, silos_of
+from fgl_secure.methods.hifgl.program import HiFGLSilo, silos_of
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
@@ -32,7 +32,7 @@ _TARGETS = "targets"
 """Name of the devices' values among what a silo holds."""
 
 
-class NodeRegression(HiFGL):
+class NodeRegression(HiFGLSilo):
     """One silo's model of its devices' values in training.
 
     In all sums squared errors take the place of correct predictions, and absolute errors follow the counts.
@@ -40,7 +40,7 @@ class NodeRegression(HiFGL):
     Args:
         talk: the collectives of the run; its silo holds the targets.
         preset: how to train.
-        choices: as of `HiFGL`.
+        choices: as of `HiFGLSilo`.
     """
 
     count_scales: ClassVar[Array] = np.array([_UNIT, 1, _UNIT, 1, _UNIT, _UNIT])
@@ -48,7 +48,7 @@ class NodeRegression(HiFGL):
     def __init__(self, talk: Collectives, preset: Preset, **choices: Any) -> None:
         super().__init__(talk, preset, **choices)
         self._scores = Scores(preset.selection, less=True)
-        self._targets = self._placed(talk.silo.own[_TARGETS])
+        self._targets = self._to_device(talk.silo.own[_TARGETS])
 
     def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the squared error of each device, [m]."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.partnering import Contributors, Partnering, computed
+from fgl_secure.protocols.partnering import Contributors, Partnering, is_computed
 from fgl_secure.protocols.partners.agreement import Partners, outcome
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.relay_coded.wire import found_among
@@ -77,10 +77,10 @@ class _Edges:
         self._share, self._minimum = share, minimum
         self._from_here, self._to_here = share.inside
         self._source_silo, self._target_silo = (share.owners(ends)[0] for ends in share.edges)
-        heard = self._to_here & ~self._from_here if crossing else self._to_here
+        received = self._to_here & ~self._from_here if crossing else self._to_here
         self._foreign = self._from_here != self._to_here if contributors is Contributors.FOREIGN else None
         self._sent = {direction: np.zeros(share.edges.shape[1], dtype=np.bool_) for direction in Direction}
-        self._sent[Direction.FORWARD][heard] = self._computed(share.edges[1], heard)
+        self._sent[Direction.FORWARD][received] = self._is_computed(share.edges[1], received)
 
     def tell(self, direction: Direction) -> Outbox:
         """Tell every other silo which of its devices' messages go into sums of own devices."""
@@ -95,24 +95,24 @@ class _Edges:
             places = np.flatnonzero(here & (other == silo))
             (flags,) = fitting(only(inbox, silo, Phase.WANTED), ("|b1", (len(places),)))
             self._sent[direction][places] = flags
-        forward, backward = (self._sent[each] for each in (Direction.FORWARD, Direction.BACKWARD))
+        forward, backward = (self._sent[item] for item in (Direction.FORWARD, Direction.BACKWARD))
         if direction is Direction.FORWARD:
             back = self._from_here & forward
-            backward[back] = self._computed(self._share.edges[0], back)
+            backward[back] = self._is_computed(self._share.edges[0], back)
         elif (backward & ~forward).any():
             raise ProtocolError("silos must send back along messages that were sent; one would not")
 
-    def _computed(self, devices: Ids, which: Flags) -> Flags:
+    def _is_computed(self, devices: Ids, which: Flags) -> Flags:
         """Return which of some messages, to or from own devices, go into sums: bool [k]."""
         foreign = None if self._foreign is None else self._foreign[which]
-        return computed(self._share.local(devices[which]), self._minimum, foreign)
+        return is_computed(self._share.local(devices[which]), self._minimum, foreign)
 
     @property
     def forward(self) -> Flags:
         """Bool [e], once the others have been heard."""
         return self._sent[Direction.FORWARD]
 
-    def agreed(self) -> tuple[Ids, Flags]:
+    def agreed_edges(self) -> tuple[Ids, Flags]:
         """Return the edges along which messages go forward, int64 [2, f], and which of them go back, bool [f]."""
         return self._share.edges[:, self.forward], self._sent[Direction.BACKWARD][self.forward]
 
@@ -210,10 +210,10 @@ class HostedSums:
         Raises:
             ProtocolError: what has arrived is not what is due.
         """
-        if not self.agreed:
+        if not self.is_agreed:
             out = self._take_agreement(inbox)
             if out is None:
-                self._hosting = self._hosted()
+                self._hosting = self._make_hosting()
             return out
         out, sums = self._sums.turn(inbox), self._sums.machines[0].sums
         if sums is None:
@@ -229,7 +229,7 @@ class HostedSums:
         return self._edges.tell(Direction.BACKWARD) if direction is Direction.FORWARD else None
 
     @property
-    def agreed(self) -> bool:
+    def is_agreed(self) -> bool:
         """Whether it is known which messages are sent."""
         return self._hosting is not None
 
@@ -239,16 +239,16 @@ class HostedSums:
             raise ProtocolError("silos must have agreed on messages before the first sum; they have not")
         return self._hosting
 
-    def _hosted(self) -> Hosting[SumMachine]:
+    def _make_hosting(self) -> Hosting[SumMachine]:
         """Make the machines of the own devices, and of the silo that forwards for them."""
-        ends, owners, silos = self._known()
-        edges, back = self._edges.agreed()
+        ends, owners, silos = self._known_nodes()
+        edges, back = self._edges.agreed_edges()
         source, target = np.searchsorted(ends, edges)
         there = np.ones(len(back), dtype=np.bool_)
         grouping = AgreedGrouping(owners, owners, source, target, silos, silos, there, back)
         return self._hosting_of(Topology(NEIGHBOURS, grouping, self._width, helpers=self._numbering.all_relays))
 
-    def _known(self) -> tuple[Ids, Ids, Ids]:
+    def _known_nodes(self) -> tuple[Ids, Ids, Ids]:
         """Return nodes that the silo knows of, ascending, the identifiers of their devices, and of their silos."""
         ends = np.union1d(self._share.nodes, self._share.foreign[:, 0])
         return ends, self._numbering.device(ends), self._numbering.silo(self._share.owners(ends)[0])
@@ -268,10 +268,10 @@ class HostedSums:
         out[known] = self._share.owners(nodes[known])[0]
         return out
 
-    def summed(self) -> Ids:
+    def message_counts(self) -> Ids:
         """Return how many messages are in the forward sum of each device, once that is agreed on: int64 [m]."""
-        heard = self._edges.forward & self._share.inside[1]
-        own = self._share.local(self._share.edges[1, heard])
+        received = self._edges.forward & self._share.inside[1]
+        own = self._share.local(self._share.edges[1, received])
         return np.bincount(own, minlength=len(self._share.nodes)).astype(np.int64)
 
     def partners(self) -> Ids | None:
@@ -281,15 +281,15 @@ class HostedSums:
     def state(self) -> dict[str, Array]:
         """Return keys, what is agreed on, and the sum at hand."""
         machines = {} if self._hosting is None else under("hosting", self._hosting.state())
-        heard = {"heard": np.array([self._heard, self.agreed], dtype=np.int64)}
-        return {**heard, **machines, **under("edges", self._edges.state())}
+        received = {"heard": np.array([self._heard, self.is_agreed], dtype=np.int64)}
+        return {**received, **machines, **under("edges", self._edges.state())}
 
     def restore(self, state: Arrays) -> None:
         """Go on where a state was taken."""
         self._heard, agreed = state["heard"].tolist()
         self._edges.restore(within("edges", state))
         if agreed:
-            self._hosting = self._hosted()
+            self._hosting = self._make_hosting()
             self._hosting.restore(within("hosting", state))
 
 
@@ -311,7 +311,7 @@ class PartnerSums(HostedSums):
     def __init__(self, share: Silo, scheme: Scheme, rules: Partnering, session: bytes, coins: Coins) -> None:
         super().__init__(share, scheme, session, coins)
         self._fixed = scheme.fixed_point(rules.most)
-        ends, owners, silos = self._known()
+        ends, owners, silos = self._known_nodes()
         source, target = np.searchsorted(ends, share.edges)
         self._sides = Grouping(owners, owners, source, target, silos, silos)
         self._devices = PartnerDevices(self._numbering.device(share.nodes), self._sides, rules, self._draws)
@@ -324,7 +324,7 @@ class PartnerSums(HostedSums):
 
     def _take_agreement(self, inbox: Inbox) -> Outbox | None:
         out = self._agreement.turn(inbox)
-        return out if self._devices.settle() else None
+        return out if self._devices.on_idle() else None
 
     @property
     def _partners(self) -> Partners:
@@ -332,7 +332,7 @@ class PartnerSums(HostedSums):
             self._chosen = outcome(self._sides, self._devices)
         return self._chosen
 
-    def _hosted(self) -> Hosting[SumMachine]:
+    def _make_hosting(self) -> Hosting[SumMachine]:
         numbering, partners = self._numbering, self._partners
         return self._hosting_of(
             Topology(
@@ -346,18 +346,18 @@ class PartnerSums(HostedSums):
             )
         )
 
-    def summed(self) -> Ids:
-        """See `HostedSums.summed`."""
-        return self._counted(self._scheme.answered(self._partners.grouping))
+    def message_counts(self) -> Ids:
+        """See `HostedSums.message_counts`."""
+        return self._count_messages(self._scheme.answered_grouping(self._partners.grouping))
 
     def partners(self) -> Ids:
         """Return the partners of each device: int64 [m]."""
-        return self._counted(self._partners.grouping)
+        return self._count_messages(self._partners.grouping)
 
-    def _counted(self, grouping: Grouping) -> Ids:
+    def _count_messages(self, grouping: Grouping) -> Ids:
         counts = np.bincount(grouping.target, minlength=len(grouping.group_owner))
-        found: Ids = counts[np.searchsorted(self._known()[0], self._share.nodes)]
-        return found
+        result: Ids = counts[np.searchsorted(self._known_nodes()[0], self._share.nodes)]
+        return result
 
     def state(self) -> dict[str, Array]:
         """Return what devices know of partners, keys, and the sum at hand."""
@@ -384,10 +384,10 @@ class _SiloRowSums(HostedSums):
     def _take_agreement(self, inbox: Inbox) -> None:
         self._between.hear(inbox, Direction.FORWARD)
 
-    def _hosted(self) -> Hosting[SumMachine]:
+    def _make_hosting(self) -> Hosting[SumMachine]:
         numbering, (nodes, senders) = self._numbering, self._between.rows()
         ends = np.union1d(self._share.nodes, nodes)
-        owners = [numbering.silo(each) for each in (senders, self._share.owners(ends)[0])]
+        owners = [numbering.silo(item) for item in (senders, self._share.owners(ends)[0])]
         there, back = np.ones(len(nodes), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
         order, target = np.arange(len(nodes)), np.searchsorted(ends, nodes)
         grouping = AgreedGrouping(owners[0], owners[1], order, target, owners[0], owners[1], there, back)
@@ -460,31 +460,31 @@ class RelayProcess(Process):
         self._devices: Ids = np.empty((2, 0), dtype=np.int64)
         self._step: Step | None = None
 
-    def turn(self, inbox: Inbox) -> Outbox:
+    def step(self, inbox: Inbox) -> Outbox:
         """Have one turn.
 
         Raises:
             ProtocolError: something has arrived that honest parties do not send, or relays do not agree.
         """
         (machine,) = self._hosting.machines
-        steps = {each.step for parcels in inbox.values() for each in parcels if each.phase is not Phase.KEYS}
+        steps = {parcel.step for parcels in inbox.values() for parcel in parcels if parcel.phase is not Phase.KEYS}
         if len(steps) > 1:
             raise ProtocolError(f"silos and relays must go through steps together; found {len(steps)} at once")
         for step in steps - {self._step}:
             machine.begin(step)
             self._step = step
-        found = self._hosting.turn(inbox)
+        result = self._hosting.turn(inbox)
         if machine.remarks:
             remark = machine.remarks[0]
             raise ProtocolError(f"parties must all be heard of and agree; of party {remark.party}: {remark.what}")
-        return found or NOTHING
+        return result or NOTHING
 
     def _process_of(self, parties: Ids) -> Ids:
         """Return the silo from which each device was first heard of; _UNKNOWN before."""
         nodes, (known, silos) = self._numbering.node(parties), self._devices
         out = np.where(nodes < 0, parties - 1, _UNKNOWN)
-        at = found_among(nodes, known)
-        out[at >= 0] = silos[at[at >= 0]]
+        index = found_among(nodes, known)
+        out[index >= 0] = silos[index[index >= 0]]
         return out
 
     def _admit(self, sender: int, parties: Ids) -> None:

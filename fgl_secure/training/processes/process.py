@@ -32,7 +32,7 @@ from fgl_secure.host import library_settings
 from fgl_secure.protocols.identity import SIGNATURE_BYTES, Identities, Identity
 from fgl_secure.runtime import MessageKind, Messages, Step, decode, encode
 from fgl_secure.runtime.machine import Machine
-from fgl_secure.runtime.packing import Arrays, packed, under, unpacked, within
+from fgl_secure.runtime.packing import Arrays, pack, under, unpack, within
 from fgl_secure.threads import one_thread
 from fgl_secure.typing import Array, Ids
 
@@ -68,12 +68,12 @@ class Parcel:
             MalformedMessageError: it is none.
         """
         try:
-            found = decode(data)
+            result = decode(data)
         except StaleMessageError as error:
             raise MalformedMessageError("parcel must name no session; it does") from error
-        if len(found) != 1 or list(found.fields) != [str(place) for place in range(len(found.fields))]:
+        if len(result) != 1 or list(result.fields) != [str(place) for place in range(len(result.fields))]:
             raise MalformedMessageError("parcel must be one message with numbered arrays; it is not")
-        return cls(found.phase, found.step, tuple(value[0] for value in found.fields.values()))
+        return cls(result.phase, result.step, tuple(value[0] for value in result.fields.values()))
 
 
 Inbox = Mapping[int, Sequence[Parcel]]
@@ -85,7 +85,7 @@ NOTHING: Outbox = {}
 
 def parcels_to_bytes(parcels: Sequence[Parcel]) -> bytes:
     """Return parcels for one receiver as bytes."""
-    return packed([parcel.to_bytes() for parcel in parcels])
+    return pack([parcel.to_bytes() for parcel in parcels])
 
 
 def parcels_from_bytes(data: bytes) -> tuple[Parcel, ...]:
@@ -94,10 +94,10 @@ def parcels_from_bytes(data: bytes) -> tuple[Parcel, ...]:
     Raises:
         MalformedMessageError: it is no row of parcels.
     """
-    return tuple(Parcel.from_bytes(field) for field in unpacked(data))
+    return tuple(Parcel.from_bytes(field) for field in unpack(data))
 
 
-def joined(*outboxes: Outbox) -> Outbox:
+def join_outboxes(*outboxes: Outbox) -> Outbox:
     """Return several outboxes as one."""
     out: dict[int, list[Parcel]] = {}
     for outbox in outboxes:
@@ -112,10 +112,10 @@ def only(inbox: Inbox, sender: int, phase: MessageKind) -> Parcel:
     Raises:
         ProtocolError: there is none, or more than one.
     """
-    found = [parcel for parcel in inbox.get(sender, ()) if parcel.phase is phase]
-    if len(found) != 1:
-        raise ProtocolError(f"party {sender} must send one message of {phase.label}; found {len(found)}")
-    return found[0]
+    result = [parcel for parcel in inbox.get(sender, ()) if parcel.phase is phase]
+    if len(result) != 1:
+        raise ProtocolError(f"party {sender} must send one message of {phase.label}; found {len(result)}")
+    return result[0]
 
 
 def fitting(parcel: Parcel, *wanted: tuple[str, tuple[int, ...]]) -> tuple[Array, ...]:
@@ -128,13 +128,13 @@ def fitting(parcel: Parcel, *wanted: tuple[str, tuple[int, ...]]) -> tuple[Array
     Raises:
         ProtocolError: they have not.
     """
-    found = [(array.dtype.str, array.shape) for array in parcel.arrays]
-    fits = len(found) == len(wanted) and all(
+    result = [(array.dtype.str, array.shape) for array in parcel.arrays]
+    fits = len(result) == len(wanted) and all(
         kind == type_ and len(shape) == len(form) and all(f in (-1, s) for f, s in zip(form, shape, strict=True))
-        for (kind, shape), (type_, form) in zip(found, wanted, strict=True)
+        for (kind, shape), (type_, form) in zip(result, wanted, strict=True)
     )
     if not fits:
-        raise ProtocolError(f"message of {parcel.phase.label} must hold arrays {list(wanted)}; found {found}")
+        raise ProtocolError(f"message of {parcel.phase.label} must hold arrays {list(wanted)}; found {result}")
     return parcel.arrays
 
 
@@ -147,7 +147,7 @@ class Process(ABC):
     """What one party does from the first turn to the last."""
 
     @abstractmethod
-    def turn(self, inbox: Inbox) -> Outbox:
+    def step(self, inbox: Inbox) -> Outbox:
         """Have one turn; the first one finds nothing in the inbox."""
 
     @property
@@ -156,7 +156,7 @@ class Process(ABC):
         return None
 
     @property
-    def found(self) -> dict[str, Array] | None:
+    def round_report(self) -> dict[str, Array] | None:
         """The report as it is, after a turn in which a round has ended; None after others."""
         return self.report
 
@@ -215,14 +215,14 @@ class Hosting(Generic[_Hosted]):
             self._give(messages)
         for sender, parcels in inbox.items():
             for parcel in parcels:
-                self._give(self._opened(sender, parcel))
+                self._give(self._open_parcel(sender, parcel))
         out: dict[int, list[Parcel]] = {}
-        for leaving in [machine.turn() for machine in self.machines]:
+        for leaving in [machine.step() for machine in self.machines]:
             for messages in leaving:
                 self._sort(messages, out)
         return out
 
-    def _opened(self, sender: int, parcel: Parcel) -> Messages:
+    def _open_parcel(self, sender: int, parcel: Parcel) -> Messages:
         (data,) = fitting(parcel, ("|u1", (-1,)))
         messages = decode(data.tobytes(), self._session)
         if messages.phase is not parcel.phase or messages.step != parcel.step:
@@ -238,7 +238,7 @@ class Hosting(Generic[_Hosted]):
             mine = np.isin(messages.receivers, machine.parties)
             if mine.any():
                 left -= int(mine.sum())
-                machine.take(messages.rows(mine))
+                machine.receive(messages.rows(mine))
         if left:
             raise ProtocolError(f"messages of {messages.phase.label} must be for parties hosted here; {left} are not")
 
@@ -333,10 +333,10 @@ class SealedParty:
     @property
     def due(self) -> str:
         """What the party waits for; see `Process.due`."""
-        return self.program.due if self._turns > 1 else f"agreement on {'' if self.signed else 'unsigned '}keys"
+        return self.program.due if self._turns > 1 else f"agreement on {'' if self.is_signed else 'unsigned '}keys"
 
     @property
-    def signed(self) -> bool:
+    def is_signed(self) -> bool:
         """Whether its keys are signed, and those of others must be."""
         return self._identity is not None
 
@@ -356,17 +356,17 @@ class SealedParty:
         """
         if self._turns == 0:
             self._turns = 1
-            return dict.fromkeys(self._others, self._published())
+            return dict.fromkeys(self._others, self._public_keys())
         if self._turns == 1:
             self._agree(post)
             post = {}
-        opened = {sender: self._opened(sender, data) for sender, data in post.items()}
-        out = self.program.turn({sender: parcels_from_bytes(data) for sender, data in opened.items()})
-        sent = {receiver: self._closed(receiver, parcels_to_bytes(parcels)) for receiver, parcels in out.items()}
+        opened = {sender: self._unseal(sender, data) for sender, data in post.items()}
+        out = self.program.step({sender: parcels_from_bytes(data) for sender, data in opened.items()})
+        sent = {receiver: self._seal(receiver, parcels_to_bytes(parcels)) for receiver, parcels in out.items()}
         self._turns += 1
         return sent
 
-    def _published(self) -> bytes:
+    def _public_keys(self) -> bytes:
         public = Offer(self._private, self._agreement).public
         return public + (b"" if self._identity is None else self._identity.sign(self._statement(self._number, public)))
 
@@ -396,13 +396,13 @@ class SealedParty:
     def _context(self, sender: int, receiver: int, sender_key: bytes, receiver_key: bytes) -> bytes:
         return _LABEL + _ENDS.pack(sender, receiver) + sender_key + receiver_key
 
-    def _closed(self, receiver: int, plain: bytes) -> bytes:
+    def _seal(self, receiver: int, plain: bytes) -> bytes:
         if receiver == SERVER:
             return plain
         sealed = AESGCM(self._sending[receiver]).encrypt(_NONCE.pack(self._number, self._turns), plain, self.agreed)
         return self._wrapped.pop(receiver, b"") + sealed
 
-    def _opened(self, sender: int, data: bytes) -> bytes:
+    def _unseal(self, sender: int, data: bytes) -> bytes:
         if sender == SERVER:
             return data
         if sender not in self._publics:
@@ -430,11 +430,15 @@ class SealedParty:
 
     def state(self) -> dict[str, Array]:
         """Keys and the program's state: secret, for this party alone."""
-        kept = {name: getattr(self, f"_{name}") for name in _KEPT}
+        remaining = {name: getattr(self, f"_{name}") for name in _KEPT}
         return {
             "turns": np.asarray(self._turns, dtype=np.int64),
             "private": np.frombuffer(self._private, dtype=np.uint8),
-            **{f"{name}/{other}": np.frombuffer(key, np.uint8) for name in _KEPT for other, key in kept[name].items()},
+            **{
+                f"{name}/{other}": np.frombuffer(key, np.uint8)
+                for name in _KEPT
+                for other, key in remaining[name].items()
+            },
             **under("program", self.program.state()),
         }
 

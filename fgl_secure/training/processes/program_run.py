@@ -24,7 +24,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
 from fgl_secure.runtime import Direction, Role, Step
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, Ask, Call, Setting
+from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, AnswerCall, Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.gradient_sums import HostedMembers
 from fgl_secure.training.job import Task
@@ -45,7 +45,7 @@ _LOCAL = (MEMBERS, HAND_DOWN)
 """Calls that a process answers by itself."""
 
 
-class _Due(IntEnum):
+class _SiloStep(IntEnum):
     START = 0
     PREPARING = 1
     ROUNDS = 2
@@ -78,7 +78,7 @@ class SiloProcess(Process):
         self._silo, self._make, self._company, self._neighbours = silo, make, company, neighbours
         self._members = HostedMembers(members, silo.facts.sizes, silo.silo)
         self._sums = SiloSums(company, silo.silo, coins, names)
-        self._due, self._number = _Due.START, _BEFORE
+        self._due, self._number = _SiloStep.START, _BEFORE
         self._program: Program | None = None
         self._strand: Strand[bool] | None = None
         self._kept: Arrays = {}
@@ -90,78 +90,78 @@ class SiloProcess(Process):
         self._report: dict[str, Array] | None = None
         self._found: dict[str, Array] | None = None
 
-    def turn(self, inbox: Inbox) -> Outbox:
+    def step(self, inbox: Inbox) -> Outbox:
         """One turn."""
         self._found = None
-        if self._due is _Due.NOTHING:
+        if self._due is _SiloStep.NOTHING:
             return NOTHING
-        if self._due is _Due.START:
-            self._due = _Due.PREPARING
+        if self._due is _SiloStep.START:
+            self._due = _SiloStep.PREPARING
             if self._neighbours is not None:
                 return self._neighbours.prepare()
-        if self._due is _Due.PREPARING:
+        if self._due is _SiloStep.PREPARING:
             out = None if self._neighbours is None else self._neighbours.take(inbox)
             if out is not None:
                 return out
-            self._due = _Due.ROUNDS
-            return self._go_on(self._begun(), None)
-        return self._answered(inbox)
+            self._due = _SiloStep.ROUNDS
+            return self._go_on(self._begin_round(), None)
+        return self._answer_call(inbox)
 
-    def _answered(self, inbox: Inbox) -> Outbox:
+    def _answer_call(self, inbox: Inbox) -> Outbox:
         """Hears the others; goes on with the round once the call that is due has its answer."""
         topology = _TOPOLOGIES[int(self._call[0])]
         if topology == EXCHANGE:
-            strand = self._revived()
+            strand = self._revive_round()
             assert strand.call is not None, "it waits for what others send"
-            found = self._heard(inbox, strand.call)
+            result = self._read_rows(inbox, strand.call)
         else:
             if topology == NEIGHBOURS and self._sums.confirming:
                 self._sums.take_confirmations(inbox)
-                return self._begin_neighbours(self._revived().call)
+                return self._begin_neighbours(self._revive_round().call)
             part = self._neighbours if topology == NEIGHBOURS else self._sums
             assert part is not None, "a program that sums over neighbours has a part in it"
             out = part.take(inbox)
             if out is not None:
                 return out
-            strand, found = self._revived(), (self._summed(topology),)
-        self._given.append(found)
-        return self._go_on(strand, _reply(topology, found))
+            strand, result = self._revive_round(), (self._sum_result(topology),)
+        self._given.append(result)
+        return self._go_on(strand, _reply(topology, result))
 
-    def _summed(self, topology: str) -> Array:
+    def _sum_result(self, topology: str) -> Array:
         if topology == NEIGHBOURS:
             assert self._neighbours is not None, "as above"
             return self._neighbours.result
         nothing = np.empty(0, dtype=np.int64)
         return self._sums.results.get(self._silo.silo if topology == CLIENTS else EVERYBODY, nothing)
 
-    def _heard(self, inbox: Inbox, call: Call) -> tuple[Array, ...]:
+    def _read_rows(self, inbox: Inbox, call: Call) -> tuple[Array, ...]:
         """What each silo sent: rows of the type and width of those that went out."""
         assert call.phase is not None, "what is exchanged has a phase"
         own = next(iter(call.sent.values()))
         form = (own.dtype.str, (-1, own.shape[1]))
-        found = {silo: fitting(only(inbox, silo, call.phase), form)[0] for silo in self._silo.others}
-        return tuple(found.get(silo, own[:0]) for silo in range(self._silo.facts.silos))
+        result = {silo: fitting(only(inbox, silo, call.phase), form)[0] for silo in self._silo.others}
+        return tuple(result.get(silo, own[:0]) for silo in range(self._silo.facts.silos))
 
     def _go_on(self, strand: Strand[bool], reply: Any) -> Outbox:
         """Lets the program work until it waits for others, or is over."""
         while True:
             strand.go_on(reply)
             if strand.call is None:
-                following = self._ended(strand)
+                following = self._end_round(strand)
                 if following is None:
                     return NOTHING
                 strand, reply = following, None
             elif strand.call.topology in _LOCAL:
                 reply = self._own(strand.call)
             else:
-                return self._opened(strand.call)
+                return self._open_collective(strand.call)
 
-    def _begun(self) -> Strand[bool]:
+    def _begin_round(self) -> Strand[bool]:
         """The work of the round at hand, from its start."""
-        program, number = self._program or self._made(), self._number
+        program, number = self._program or self._make_program(), self._number
         self._program = program
 
-        def work(ask: Ask) -> bool:
+        def work(ask: AnswerCall) -> bool:
             program.talk.start(None if number == _BEFORE else number, ask)
             if number == _BEFORE:
                 program.begin()
@@ -171,10 +171,10 @@ class SiloProcess(Process):
         self._strand = Strand(work)
         return self._strand
 
-    def _made(self) -> Program:
+    def _make_program(self) -> Program:
         grid = grid_for(self._company.scheme, self._company.silos)
         summed, company = np.zeros(len(self._silo.nodes), dtype=np.int64), self._company
-        setting = Setting(
+        setting = CollectiveSetting(
             summed,
             grid,
             self._looks_at,
@@ -186,7 +186,7 @@ class SiloProcess(Process):
         )
         if self._neighbours is not None:
             rows, wanted = self._neighbours.between()
-            summed, partners = self._neighbours.summed(), self._neighbours.partners()
+            summed, partners = self._neighbours.message_counts(), self._neighbours.partners()
             code = self._neighbours.row_code
             setting = replace(setting, summed=summed, rows=rows, wanted=wanted, partners=partners, row_code=code)
         return self._make(Collectives(self._silo, setting))
@@ -194,28 +194,28 @@ class SiloProcess(Process):
     def _looks_at(self, _step: Step) -> bool:
         return self._members.sums_gradients
 
-    def _ended(self, strand: Strand[bool]) -> Strand[bool] | None:
+    def _end_round(self, strand: Strand[bool]) -> Strand[bool] | None:
         """After a round: the next one, or None where there is none."""
         assert self._program is not None, "it has just worked"
         goes_on, self._strand, self._given = strand.result, None, []
         if self._number != _BEFORE:
             self._found = self._program.report
         if not goes_on:
-            self._due, self._report = _Due.NOTHING, self._program.report
+            self._due, self._report = _SiloStep.NOTHING, self._program.report
             return None
         self._number += 1
         self._kept = {**self._program.state(), **under("talk", self._program.talk.state())}
-        return self._begun()
+        return self._begin_round()
 
-    def _revived(self) -> Strand[bool]:
+    def _revive_round(self) -> Strand[bool]:
         """The work of the round at hand, at the call that is due; run again in a process that hasn't seen it begin."""
         if self._strand is not None:
             return self._strand
-        self._program = self._made()
+        self._program = self._make_program()
         if self._number != _BEFORE:
             self._program.restore(self._kept)
             self._program.talk.restore(within("talk", self._kept))
-        strand, given, reply = self._begun(), list(self._given), None
+        strand, given, reply = self._begin_round(), list(self._given), None
         while True:
             strand.go_on(reply)
             if strand.call is None:
@@ -224,7 +224,7 @@ class SiloProcess(Process):
                 reply = self._own(strand.call)
             elif given:
                 reply = _reply(strand.call.topology, given.pop(0))
-            elif not np.array_equal(_noted(strand.call), self._call):
+            elif not np.array_equal(_call_numbers(strand.call), self._call):
                 raise ProtocolError("a round must be the same when it is run again; another call is due")
             else:
                 return strand
@@ -237,9 +237,9 @@ class SiloProcess(Process):
         assert call.rows is not None, "rows of devices"
         return self._members.sum(call.rows)
 
-    def _opened(self, call: Call) -> Outbox:
+    def _open_collective(self, call: Call) -> Outbox:
         """Starts the collective of a call."""
-        self._call = _noted(call)
+        self._call = _call_numbers(call)
         if call.topology == EXCHANGE:
             assert call.phase is not None, "what is exchanged has a phase"
             return {silo: [Parcel(call.phase, call.step, (rows,))] for silo, rows in call.sent.items()}
@@ -265,15 +265,15 @@ class SiloProcess(Process):
         return self._report
 
     @property
-    def found(self) -> dict[str, Array] | None:
+    def round_report(self) -> dict[str, Array] | None:
         """That of the program, when a round has ended in the last turn."""
         return self._found if self._found is not None else self._report
 
     @property
     def due(self) -> str:
         """The collective whose turns are had: its topology, round, layer and direction, which all parties know."""
-        if self._due is not _Due.ROUNDS:
-            return {_Due.PREPARING: "agreement on messages"}.get(self._due, "")
+        if self._due is not _SiloStep.ROUNDS:
+            return {_SiloStep.PREPARING: "agreement on messages"}.get(self._due, "")
         topology, number, layer, backward, _, part, _ = self._call.tolist()
         when = "before the first round" if part % 2 == BEGINNING else f"in round {number}"
         where = f", layer {layer}{', backward' * backward}" if layer >= 0 else ""
@@ -288,7 +288,7 @@ class SiloProcess(Process):
 
     def state(self) -> dict[str, Array]:
         """States of machines, and the round at hand: how it began, and what its calls have given."""
-        given = {f"{n}/{place}": found for n, each in enumerate(self._given) for place, found in enumerate(each)}
+        given = {f"{n}/{place}": result for n, item in enumerate(self._given) for place, result in enumerate(item)}
         neighbours = {} if self._neighbours is None else under("neighbours", self._neighbours.state())
         return {
             "due": np.array([self._due, self._number], dtype=np.int64),
@@ -307,36 +307,36 @@ class SiloProcess(Process):
             raise MalformedMessageError("state must be of a silo's process; it is not")
         self.close()
         self._program = None
-        self._due, self._number, self._call = _Due(int(state["due"][0])), int(state["due"][1]), state["call"]
+        self._due, self._number, self._call = _SiloStep(int(state["due"][0])), int(state["due"][1]), state["call"]
         self._key = state["key"].tobytes()
         self._sums.restore(within("sums", state))
         if self._neighbours is not None:
             self._neighbours.restore(within("neighbours", state))
         self._kept, given = within("kept", state), within("given", state)
-        self._given = [tuple(each) for each in _in_order(given)]
-        self._report = within("report", state) if self._due is _Due.NOTHING else None
+        self._given = [tuple(item) for item in _in_order(given)]
+        self._report = within("report", state) if self._due is _SiloStep.NOTHING else None
 
 
 _TOPOLOGIES = (NEIGHBOURS, SERVER, CLIENTS, EXCHANGE)
 
 
-def _reply(topology: str, found: tuple[Array, ...]) -> Any:
+def _reply(topology: str, result: tuple[Array, ...]) -> Any:
     """What a call gives: a sum, or what each silo sent."""
-    return list(found) if topology == EXCHANGE else found[0]
+    return list(result) if topology == EXCHANGE else result[0]
 
 
 def _in_order(given: Arrays) -> list[list[Array]]:
     """Arrays by call and place, as a state has them."""
-    found: list[list[Array]] = []
+    result: list[list[Array]] = []
     for name in sorted(given, key=lambda name: tuple(map(int, name.split("/")))):
         call, _ = name.split("/")
-        if int(call) == len(found):
-            found.append([])
-        found[-1].append(given[name])
-    return found
+        if int(call) == len(result):
+            result.append([])
+        result[-1].append(given[name])
+    return result
 
 
-def _noted(call: Call) -> Array:
+def _call_numbers(call: Call) -> Array:
     """Which call it is, as numbers: int64 [7]."""
     step, phase = call.step, -1 if call.phase is None else crc32(call.phase.name.encode())
     backward = step.direction is Direction.BACKWARD

@@ -36,7 +36,7 @@ from fgl_secure.training.processes.process import (
     Outbox,
     Parcel,
     fitting,
-    joined,
+    join_outboxes,
     only,
     parcels_from_bytes,
     parcels_to_bytes,
@@ -118,8 +118,8 @@ class Company:
         scheme = self.schemes[topology.name].require_all(len(topology.senders))
         scheme.check_serves(topology)
         names, hosted = _by_place(known, order), np.array([_party(host)], dtype=np.int64)
-        found = scheme.machines(topology, self.session, draws, hosted, names=names)
-        return found[0] if found else None
+        result = scheme.machines(topology, self.session, draws, hosted, names=names)
+        return result[0] if result else None
 
 
 def _party(end: int) -> int:
@@ -135,7 +135,7 @@ def _by_place(known: Names | None, order: list[int]) -> Names | None:
     return Names(own, Identities({place: known.known.public[silo] for place, silo in enumerate(order)}))
 
 
-def _sent(company: Company, number: int, batches: list[Messages]) -> Outbox:
+def _pack_parcels(company: Company, number: int, batches: list[Messages]) -> Outbox:
     """Return messages of a machine as parcels, by receiver."""
     out: dict[int, list[Parcel]] = {}
     for messages in batches:
@@ -148,7 +148,7 @@ def _sent(company: Company, number: int, batches: list[Messages]) -> Outbox:
     return out
 
 
-def _arrived(company: Company, parcel: Parcel, sender: int, receiver: int) -> tuple[int, Messages]:
+def _unpack_parcel(company: Company, parcel: Parcel, sender: int, receiver: int) -> tuple[int, Messages]:
     """Return the number of a sum, and what one party says to another in it."""
     number, data = fitting(parcel, ("<i8", ()), ("|u1", (-1,)))
     messages = decode(data.tobytes(), company.session)
@@ -255,10 +255,10 @@ class SiloSums:
                 if sender == SERVER and parcel.phase is DONE:
                     done.append(parcel)
                     continue
-                number, messages = _arrived(self.company, parcel, sender, self._silo)
+                number, messages = _unpack_parcel(self.company, parcel, sender, self._silo)
                 if number not in self._parts:
                     raise ProtocolError(f"messages must be of a sum that is open; found some of {number}")
-                self._parts[number].take(messages)
+                self._parts[number].receive(messages)
         out = self._spoken({})
         for parcel in done:
             self._keep(parcel)
@@ -291,7 +291,7 @@ class SiloSums:
     def _spoken(self, out: dict[int, list[Parcel]]) -> Outbox:
         """What all parts say in their turn."""
         for number, part in self._parts.items():
-            for end, parcels in _sent(self.company, number, list(part.turn())).items():
+            for end, parcels in _pack_parcels(self.company, number, list(part.step())).items():
                 out.setdefault(end, []).extend(parcels)
         return out
 
@@ -303,7 +303,7 @@ class SiloSums:
         if len(row) != 1 or int(number) in self._results:
             raise ProtocolError(f"server must be done with a sum that is open, once; found {int(number)}")
         _, length, _, receiver = row[0].tolist()
-        told = length - self._digits.spared - len(parts) if receiver == EVERYBODY else 0
+        told = length - self._digits.spared_entries - len(parts) if receiver == EVERYBODY else 0
         if len(total) != told:
             raise ProtocolError(f"server must tell {told} entries of sum {int(number)}; found {len(total)}")
         if receiver == self._silo:
@@ -401,7 +401,7 @@ class SumServer:
             for parcel in parcels:
                 if parcel.phase is not OPENING and self._sums:
                     self._hear(silo, parcel)
-        return joined(*(self._said(number) for number in list(self._sums)))
+        return join_outboxes(*(self._server_messages(number) for number in list(self._sums)))
 
     def _open(self, inbox: Inbox) -> None:
         if self._sums:
@@ -409,8 +409,8 @@ class SumServer:
         asked = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
         opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ()), ("<i8", (3,))) for parcel in asked]
         self._step, (rows, parts, least, digits) = asked[0].step, opened[0]
-        for silo, (parcel, found) in enumerate(zip(asked, opened, strict=True)):
-            same = all(np.array_equal(*pair) for pair in zip(found, opened[0], strict=True))
+        for silo, (parcel, result) in enumerate(zip(asked, opened, strict=True)):
+            same = all(np.array_equal(*pair) for pair in zip(result, opened[0], strict=True))
             if not same or parcel.step != self._step:
                 raise ProtocolError(f"silos must open the same sums; those of silos 0 and {silo} differ")
         self._parts, self._least = parts.tolist(), int(least)
@@ -419,7 +419,7 @@ class SumServer:
         if self._least < 0 or (self._least and (len(parts) or (len(rows), rows[0, 3]) != (1, EVERYBODY))):
             raise ProtocolError("least must be 0, or that of the one sum that is opened, for everybody; it is not")
         self._digits = _checked_digits(digits, rows)
-        if len(parts) and sum(self._parts) + len(parts) > rows[0, 1] - self._digits.spared:
+        if len(parts) and sum(self._parts) + len(parts) > rows[0, 1] - self._digits.spared_entries:
             raise ProtocolError("parts must fit into the sum; they do not")
         for number, length, bound, receiver in rows.tolist():
             machine = self._company.machine(length, bound, receiver, SERVER, self._draws)
@@ -428,16 +428,16 @@ class SumServer:
             self._sums[number], self._receivers[number] = machine, receiver
 
     def _hear(self, silo: int, parcel: Parcel) -> None:
-        number, messages = _arrived(self._company, parcel, silo, SERVER)
+        number, messages = _unpack_parcel(self._company, parcel, silo, SERVER)
         machine = self._sums.get(number)
         if machine is None:
             raise ProtocolError(f"silo {silo} must answer in a sum that is open; found {number}")
-        machine.take(messages)
+        machine.receive(messages)
 
-    def _said(self, number: int) -> Outbox:
+    def _server_messages(self, number: int) -> Outbox:
         """What the server says in a sum; to all when it is done."""
         machine = self._sums[number]
-        out = {} if machine is None else _sent(self._company, number, list(machine.turn()))
+        out = {} if machine is None else _pack_parcels(self._company, number, list(machine.step()))
         if machine is not None and not machine.over:
             return out
         del self._sums[number]
@@ -451,21 +451,21 @@ class SumServer:
             total = quotients(total, self._parts) if self._parts else total
             total = total >= self._least if self._least else total
         done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
-        return joined(out, done)
+        return join_outboxes(out, done)
 
 
 def _checked_digits(digits: Array, rows: Array) -> Digits:
     """Which entries of the one sum that is opened, for everybody, are digits."""
-    found = Digits(*digits.tolist())
-    if found == NO_DIGITS:
-        return found
-    fits = found.whole >= 1 and 1 <= found.places <= _MOST_BITS and 2 <= found.bits <= _MOST_BITS
-    if not fits or (len(rows), rows[0, 3]) != (1, EVERYBODY) or found.whole * found.places > rows[0, 1]:
+    result = Digits(*digits.tolist())
+    if result == NO_DIGITS:
+        return result
+    fits = result.whole >= 1 and 1 <= result.places <= _MOST_BITS and 2 <= result.bits <= _MOST_BITS
+    if not fits or (len(rows), rows[0, 3]) != (1, EVERYBODY) or result.whole * result.places > rows[0, 1]:
         raise ProtocolError("digits must be those of the one sum that is opened, for everybody; they are not")
-    return found
+    return result
 
 
-def carried(posts: Mapping[int, Mapping[int, bytes]], server: SumServer) -> dict[int, dict[int, bytes]]:
+def deliver_posts(posts: Mapping[int, Mapping[int, bytes]], server: SumServer) -> dict[int, dict[int, bytes]]:
     """What a mailbox does in one turn: hands the server what is for it, and everybody what is for them.
 
     Args:

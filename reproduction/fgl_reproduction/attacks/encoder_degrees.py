@@ -51,7 +51,7 @@ class DegreeTruth(Truth):
 
     present: Marks
 
-    def permuted(self, seed: int) -> DegreeTruth:  # noqa: ARG002  # clients move on by one
+    def permute(self, seed: int) -> DegreeTruth:  # noqa: ARG002  # clients move on by one
         """Every client's degrees at the next client."""
         return replace(self, present=moved_on(self.present))
 
@@ -90,10 +90,10 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
         if sent is not None:
             clients, rows = sent
             weighed = rows[:, -1] > 0
-            return GuessedDegrees(clients[weighed], moved(rows[weighed], known))
+            return GuessedDegrees(clients[weighed], find_moved(rows[weighed], known))
         if total is None:
             return None
-        return GuessedDegrees(np.arange(silos, dtype=np.int64), np.repeat(moved(total, known), silos, axis=0))
+        return GuessedDegrees(np.arange(silos, dtype=np.int64), np.repeat(find_moved(total, known), silos, axis=0))
 
     def score(self, guess: GuessedDegrees, truth: DegreeTruth) -> tuple[Measurement, ...]:
         """How often two clients are told apart of which one has a degree, with a bootstrap over the one that has it.
@@ -115,18 +115,18 @@ class EncoderDegrees(InformedAttack[GuessedDegrees, EncoderStart, DegreeTruth]):
         return (Measurement.of_area(TOLD, share.value, share.interval, share.n, finding),)
 
 
-def moved(rows: Floats, known: EncoderStart) -> Marks:
+def find_moved(rows: Floats, start: EncoderStart) -> Marks:
     """Which rows of the weight went elsewhere than against their own signs.
 
     Args:
         rows: float64 [k, P + 1], encoders times a weight, and the weight.
-        known: where they began.
+        start: where they began.
 
     Returns:
         bool [k, degrees].
     """
-    weights = (rows[:, :-1] / rows[:, -1:])[:, known.place].reshape(len(rows), *known.start.shape)
-    along = (weights - known.start) * np.sign(known.start)
+    weights = (rows[:, :-1] / rows[:, -1:])[:, start.place].reshape(len(rows), *start.start.shape)
+    along = (weights - start.start) * np.sign(start.start)
     return np.asarray((along > ROUNDING).any(axis=2))
 
 

@@ -83,7 +83,7 @@ class ClientRows(Truth):
     silo_of: Ids
     features: NDArray[Any]
 
-    def permuted(self, seed: int) -> ClientRows:  # noqa: ARG002  # clients move on by one
+    def permute(self, seed: int) -> ClientRows:  # noqa: ARG002  # clients move on by one
         """Every client's rows at the next client."""
         return replace(self, silo_of=(self.silo_of + 1) % (int(self.silo_of.max()) + 1))
 
@@ -138,17 +138,17 @@ class GeneratorGradientRows(InformedAttack[ClaimedRows, GeneratorShape, ClientRo
         """Solves the last layer's gradients, of each other client where they arrived apart and of the sum else."""
         inputs, own = _by_client(view, view.own(INPUTS)), _by_client(view, view.own(OWN_GENERATOR))
         answers = _answers(view)
-        found = [
+        result = [
             (observer, client, rows)
             for observer, client, terms, gradient in answers
             if observer in inputs and observer in own
-            for rows in [_solved(known.layers(own[observer][0]), inputs[observer], gradient, terms, known)]
+            for rows in [_estimate_rows(known.layers(own[observer][0]), inputs[observer], gradient, terms, known)]
         ]
-        counts = [len(rows) for *_, rows in found]
+        counts = [len(rows) for *_, rows in result]
         if not sum(counts):
             return None
-        observers, clients = (np.repeat([each[at] for each in found], counts).astype(np.int64) for at in (0, 1))
-        return ClaimedRows(observers, clients, np.concatenate([rows for *_, rows in found]))
+        observers, clients = (np.repeat([item[index] for item in result], counts).astype(np.int64) for index in (0, 1))
+        return ClaimedRows(observers, clients, np.concatenate([rows for *_, rows in result]))
 
     def score(self, guess: ClaimedRows, truth: ClientRows) -> tuple[Measurement, ...]:
         """The share of claimed rows that the named client has."""
@@ -156,7 +156,7 @@ class GeneratorGradientRows(InformedAttack[ClaimedRows, GeneratorShape, ClientRo
         for observer, client in set(zip(guess.observers.tolist(), guess.clients.tolist(), strict=True)):
             claims = np.flatnonzero((guess.observers == observer) & (guess.clients == client))
             theirs = np.flatnonzero(truth.silo_of != observer if client == SEVERAL else truth.silo_of == client)
-            which, near = _matched(guess.values[claims], truth.features[theirs].astype(np.float64))
+            which, near = _match_claims(guess.values[claims], truth.features[theirs].astype(np.float64))
             right[claims[which]] = True
             read[theirs[near]] = True
         finding = (
@@ -171,45 +171,47 @@ class GeneratorGradientRows(InformedAttack[ClaimedRows, GeneratorShape, ClientRo
 
 def _by_client(view: View, noted: tuple[PrivateRows, ...]) -> dict[int, Floats]:
     """By index of a client what it noted in the first round, float64 [k, w]."""
-    found: dict[int, Floats] = {}
+    result: dict[int, Floats] = {}
     for batch in noted:
         clients = view.parties.index_of(batch.owners, Role.SILO)
         if batch.step.round == 0:
-            found |= {int(each): np.asarray(batch.values[clients == each], dtype=np.float64) for each in set(clients)}
-    return found
+            result |= {
+                int(client): np.asarray(batch.values[clients == client], dtype=np.float64) for client in set(clients)
+            }
+    return result
 
 
 def _answers(view: View) -> list[tuple[int, int, int, NDArray[np.int64]]]:
     """Of the first round: observer, client that answered, how many terms there are, and the gradient in units [P]."""
-    batches = [each for each in view.messages(Phase.VECTORS) if each.payload is not None and each.step.round == 0]
-    found = []
+    batches = [item for item in view.messages(Phase.VECTORS) if item.payload is not None and item.step.round == 0]
+    answers = []
     for batch in batches:
         assert batch.payload is not None
-        ends = (view.parties.index_of(each, Role.SILO).tolist() for each in (batch.receivers, batch.senders))
-        found += [(to, sender, 1, row) for to, sender, row in zip(*ends, batch.payload, strict=True)]
-    if found:
-        return found
+        ends = (view.parties.index_of(item, Role.SILO).tolist() for item in (batch.receivers, batch.senders))
+        answers += [(to, sender, 1, row) for to, sender, row in zip(*ends, batch.payload, strict=True)]
+    if answers:
+        return answers
     others = view.parties.counts[Role.SILO] - 1
     for noted in view.own(GRADIENT_SUM):
         if noted.step.round == 0:
             owners = view.parties.index_of(noted.owners, Role.SILO).tolist()
-            found += [(owner, SEVERAL, others, row) for owner, row in zip(owners, noted.values, strict=True)]
-    return found
+            answers += [(owner, SEVERAL, others, row) for owner, row in zip(owners, noted.values, strict=True)]
+    return answers
 
 
-def _solved(own: Layers, inputs: Floats, units: NDArray[np.int64], terms: int, known: GeneratorShape) -> Floats:
+def _estimate_rows(own: Layers, inputs: Floats, units: NDArray[np.int64], terms: int, shape: GeneratorShape) -> Floats:
     """The determined rows among the nearest ones, or their means over so many clients: float64 [k, d]."""
     hidden = np.maximum(inputs @ own.weight + own.bias, 0)
     rows = hidden @ own.last + own.last_bias
-    gradient = known.layers(np.ldexp(np.asarray(units, dtype=np.float64), -known.fraction_bits))
+    gradient = shape.layers(np.ldexp(np.asarray(units, dtype=np.float64), -shape.fraction_bits))
     system = np.column_stack([hidden, np.ones(len(hidden))]).T
     solved = solver(system)
     change = solved.weights @ np.vstack([gradient.last, gradient.last_bias])
-    apart = change * rows.size / (2 * known.cross * terms)
+    apart = change * rows.size / (2 * shape.cross * terms)
     return np.asarray(rows[solved.unknowns] - apart)
 
 
-def _matched(claims: Floats, rows: Floats) -> tuple[Ids, Ids]:
+def _match_claims(claims: Floats, rows: Floats) -> tuple[Ids, Ids]:
     """Which claims [k, d] are rows [n, d], and of which rows, both ascending by claim."""
     squares = np.square(rows).sum(axis=1)
     near = (squares - 2 * claims @ rows.T).argmin(axis=1)

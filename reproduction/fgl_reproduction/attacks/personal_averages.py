@@ -104,14 +104,14 @@ def told_to_clients(view: View) -> Iterator[Told]:
     for client, party in enumerate(view.parties.ids(Role.SILO).tolist()):
         own, total = (_own(view, name, party) for name in (OWN_EMBEDDING, WEIGHTED_SUM))
         if own is not None:
-            heard, got = (_of_others(view, batches, party) for batches in (embeddings, terms))
-            yield Told(client, heard[0], heard[1].astype(np.float64), own.astype(np.float64), *got, total)
+            received, got = (_of_others(view, batches, party) for batches in (embeddings, terms))
+            yield Told(client, received[0], received[1].astype(np.float64), own.astype(np.float64), *got, total)
 
 
 def _own(view: View, name: str, party: int) -> NDArray[Any] | None:
     """A party's first row of a name in the first round."""
-    found = [rows.values[rows.owners == party] for rows in view.own(name) if rows.step.round == 0]
-    return next((rows[0] for rows in found if len(rows)), None)
+    result = [rows.values[rows.owners == party] for rows in view.own(name) if rows.step.round == 0]
+    return next((rows[0] for rows in result if len(rows)), None)
 
 
 def _of_others(view: View, batches: Iterable[ReceivedRows], receiver: int) -> tuple[Ids, NDArray[Any]]:
@@ -122,9 +122,9 @@ def _of_others(view: View, batches: Iterable[ReceivedRows], receiver: int) -> tu
         if mine.any():
             senders.append(view.parties.index_of(batch.senders[mine], Role.SILO))
             rows.append(np.asarray(batch.payload)[mine])
-    found = np.concatenate(senders)
-    order = np.argsort(found)
-    return found[order], np.concatenate(rows[1:])[order] if len(found) else rows[0]
+    result = np.concatenate(senders)
+    order = np.argsort(result)
+    return result[order], np.concatenate(rows[1:])[order] if len(result) else rows[0]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +139,7 @@ class ModelTruth(Truth):
     models: Floats
     label_shares: Floats
 
-    def permuted(self, seed: int) -> ModelTruth:  # noqa: ARG002  # clients move on by one
+    def permute(self, seed: int) -> ModelTruth:  # noqa: ARG002  # clients move on by one
         """Every client's secrets at the next client."""
         return ModelTruth(moved_on(self.models), moved_on(self.label_shares))
 
@@ -165,28 +165,28 @@ class GuessedModels:
     start: Floats
 
 
-def guessed_models(view: View, known: AverageRules) -> GuessedModels | None:
+def guessed_models(view: View, rules: AverageRules) -> GuessedModels | None:
     """From terms where there are any, else from sums; None without either."""
     clients = view.parties.counts.get(Role.SILO, 0)
-    found = [
-        (told.client, *_models_of(told, known)) for told in told_to_clients(view) if len(told.others) == clients - 1
+    result = [
+        (told.client, *_models_of(told, rules)) for told in told_to_clients(view) if len(told.others) == clients - 1
     ]
-    if not any(len(others) for _, others, _ in found):
+    if not any(len(others) for _, others, _ in result):
         return None
-    observers = np.repeat([client for client, _, _ in found], [len(others) for _, others, _ in found])
-    others, models = ([each[part] for each in found if len(each[1])] for part in (1, 2))
-    return GuessedModels(observers, np.concatenate(others), np.concatenate(models), known.start)
+    observers = np.repeat([client for client, _, _ in result], [len(others) for _, others, _ in result])
+    others, models = ([item[part] for item in result if len(item[1])] for part in (1, 2))
+    return GuessedModels(observers, np.concatenate(others), np.concatenate(models), rules.start)
 
 
-def _models_of(told: Told, known: AverageRules) -> tuple[Ids, Floats]:
+def _models_of(told: Told, rules: AverageRules) -> tuple[Ids, Floats]:
     """Of which other clients, int64 [k], and their models float64 [k, P]; it takes all embeddings to know a weight."""
-    weights = known.weights(told.own, told.embeddings)
+    weights = rules.weights(told.own, told.embeddings)
     if len(told.senders):
         own = weights[np.searchsorted(told.others, told.senders)]
-        return told.senders, np.ldexp(told.terms.astype(np.float64), -known.fraction_bits) / own[:, None]
+        return told.senders, np.ldexp(told.terms.astype(np.float64), -rules.fraction_bits) / own[:, None]
     if told.total is None:
-        return told.senders, np.empty((0, len(known.start)))
-    mean = np.ldexp(told.total.astype(np.float64), -known.fraction_bits) / weights.sum()
+        return told.senders, np.empty((0, len(rules.start)))
+    mean = np.ldexp(told.total.astype(np.float64), -rules.fraction_bits) / weights.sum()
     return told.others, np.tile(mean, (len(weights), 1))
 
 
@@ -252,11 +252,11 @@ class AverageClasses(InformedAttack[GuessedClasses, AverageRules, ModelTruth]):
 
     def infer_with(self, view: View, public: PublicParameters, known: AverageRules) -> GuessedClasses | None:  # noqa: ARG002  # needs no parameter
         """Classes whose bias went up."""
-        found = guessed_models(view, known)
-        if found is None:
+        result = guessed_models(view, known)
+        if result is None:
             return None
-        moved = found.models[:, known.last_bias] - found.start[known.last_bias]
-        return GuessedClasses(found.observers, found.clients, moved > 0)
+        moved = result.models[:, known.last_bias] - result.start[known.last_bias]
+        return GuessedClasses(result.observers, result.clients, moved > 0)
 
     def guess_without(self, guess: GuessedClasses, known: AverageRules, parties: Directory) -> GuessedClasses:  # noqa: ARG002  # of the shape alone
         """Every client has every class."""
@@ -310,15 +310,15 @@ class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> NearerClients | None:  # noqa: ARG002  # needs no parameter
         """For every client; None if no client received two others' embeddings."""
-        found = []
+        result = []
         for told in told_to_clients(view):
             first, second = np.triu_indices(len(told.others), 1)
             if len(first):
                 like = told.embeddings @ told.own / np.maximum(np.linalg.norm(told.embeddings, axis=1), 1e-300)
                 nearer = np.where(like[first] >= like[second], first, second)
                 named = told.others[np.stack([nearer, first + second - nearer])]
-                found.append(np.concatenate([np.full((1, len(first)), told.client), named]))
-        return NearerClients(*np.concatenate(found, axis=1)) if found else None
+                result.append(np.concatenate([np.full((1, len(first)), told.client), named]))
+        return NearerClients(*np.concatenate(result, axis=1)) if result else None
 
     def score(self, guess: NearerClients, truth: ModelTruth) -> tuple[Measurement, ...]:
         """Twice the share that is right less one, by cosines of label shares, with a bootstrap over observers."""

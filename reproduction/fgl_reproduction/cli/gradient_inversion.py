@@ -12,7 +12,7 @@ from fgl_secure.cli.output import OK, say
 from fgl_secure.cli.parser import place
 from fgl_secure.cli.subcommand import Subcommand
 from fgl_secure.cli.usage import add_common_options
-from fgl_secure.progress import shown
+from fgl_secure.progress import show_progress
 
 NAME = "gradient-inversion"
 BACKBONES = ("gcn", "sage", "sgc")
@@ -61,7 +61,7 @@ def run(chosen: argparse.Namespace, words: list[str]) -> int:
     if chosen.out is not None:
         check_folder(chosen.out)
     command = shlex.join(["fgl-secure", *words])
-    with shown(quiet=chosen.quiet) as phases:
+    with show_progress(quiet=chosen.quiet) as phases:
         phases(f"gradient inversion by {chosen.attack}")
         result = invert(InvertOptions(**{name: getattr(chosen, name) for name in InvertOptions.__dataclass_fields__}))
     text = json.dumps({**as_json(result), "command": command}, indent=2) if chosen.json else describe(result)

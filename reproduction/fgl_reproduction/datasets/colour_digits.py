@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_reproduction.datasets.published_sets import cached_set, gunzipped, optional_library
+from fgl_reproduction.datasets.published_sets import cached_set, gunzip, optional_library
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.datasets import GraphSetDataset
 from fgl_secure.graph.graph_sets import GraphSet, client_split
@@ -58,7 +58,7 @@ def read_idx(file: Path) -> NDArray[np.uint8]:
     Raises:
         InputError: The file is not of this kind.
     """
-    raw = gunzipped(file)
+    raw = gunzip(file)
     if len(raw) < 4 or raw[:3] != bytes([0, 0, _UNSIGNED_BYTES]) or len(raw) < 4 + 4 * raw[3]:
         raise InputError(f"{file.name} must begin as an idx file of unsigned bytes; found {raw[:4]!r}")
     start = 4 + 4 * raw[3]

@@ -182,8 +182,8 @@ def _nodes(file: Path, num_nodes: int) -> NDArray[np.int64]:
         raise InputError(f"{file.name} must have one node number a line; {error}") from None
     wrong = ~((values >= 0) & (values < num_nodes) & (values == np.floor(values)))
     if wrong.any() or not len(values):
-        found = values[int(np.argmax(wrong))] if len(values) else "none"
-        raise InputError(f"{file.name} must have node numbers in 0..{num_nodes - 1}; found {found}")
+        result = values[int(np.argmax(wrong))] if len(values) else "none"
+        raise InputError(f"{file.name} must have node numbers in 0..{num_nodes - 1}; found {result}")
     nodes = values.astype(np.int64)
     if len(np.unique(nodes)) < len(nodes):
         raise InputError(f"{file.name} must have each node once; found {len(nodes) - len(np.unique(nodes))} repeated")

@@ -35,7 +35,7 @@ MOST_UNPACKED = 2**28
 """Most bytes of an unpacked file: some kilobytes can unpack to terabytes."""
 
 
-def gunzipped(file: Path, what: str = "a gzipped file") -> bytes:
+def gunzip(file: Path, what: str = "a gzipped file") -> bytes:
     """Return the content of a gzipped file.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_reproduction.datasets.published_sets import cached_set, gunzipped, optional_library
+from fgl_reproduction.datasets.published_sets import cached_set, gunzip, optional_library
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.datasets import GraphSetDataset
 from fgl_secure.graph.graph_sets import GraphSet, client_split
@@ -27,7 +27,7 @@ OTHER = 3 * len(ELEMENTS)
 _LARGE_RING = 6
 
 
-def parsed(smiles: str) -> Any:
+def parse_smiles(smiles: str) -> Any:
     """The molecule that a SMILES string names.
 
     Raises:
@@ -124,7 +124,7 @@ def zinc(seed: int, data_root: Path | None, graphs: int = 1000, validation: floa
     if not 10 <= graphs <= most:
         raise InputError(f"graphs must be in 10..{most} a client; found {graphs}")
     draw = seeded_generator(seed)
-    pool = [parsed(lines[line]) for line in draw.permutation(len(lines))[: graphs * CLIENTS * POOL]]
+    pool = [parse_smiles(lines[line]) for line in draw.permutation(len(lines))[: graphs * CLIENTS * POOL]]
     skeletons = [scaffold(molecule) for molecule in pool]
     order = sorted(range(len(pool)), key=skeletons.__getitem__)
     stretches = np.array_split(np.array(order[: round(TRAINING_SHARE * len(order))]), CLIENTS)
@@ -167,7 +167,7 @@ def _lines(root: Path | None) -> list[str]:
             f"there. Give data_root or set {DATA_VARIABLE}"
         )
     try:
-        return gunzipped(file, "gzipped text").decode("ascii").split()
+        return gunzip(file, "gzipped text").decode("ascii").split()
     except UnicodeDecodeError as error:
         raise InputError(f"{file.name} must be gzipped text; it can't be read ({error})") from None
 

@@ -56,7 +56,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Structure:
+class StructureScores:
     """Scores of recovered edges, for gradients whose receptive fields have pairs with and without an edge.
 
     Attributes:
@@ -73,34 +73,34 @@ class Structure:
 def rows_of(guess: Inverted, truth: GradientTruth, seed: int) -> Rows:
     """Return originals, reconstructions and baselines of all batches of a round."""
     aligned = aligned_with(guess, truth)
-    devices = np.concatenate([each.devices[: each.batch] for each in aligned])
+    devices = np.concatenate([item.devices[: item.batch] for item in aligned])
     features = truth.features.astype(np.float64)
     drawn = np.random.default_rng(seed).integers(len(features), size=len(devices))
     return Rows(
         devices,
         truth.labels[devices],
         features[devices],
-        np.concatenate([each.rows[: each.batch] for each in aligned]),
+        np.concatenate([item.rows[: item.batch] for item in aligned]),
         class_means(features, truth.labels, truth.labels[devices]),
         features[drawn],
     )
 
 
-def structure_of(guess: Inverted, truth: GradientTruth) -> Structure | None:
+def structure_of(guess: Inverted, truth: GradientTruth) -> StructureScores | None:
     """Return scores of recovered edges; None if the attack recovers none."""
     edges, prior, graphs = [], [], []
-    for exhibit, found, each in zip(guess.exhibits, guess.found, aligned_with(guess, truth), strict=True):
-        if found.adjacency is None:
+    for exhibit, result, item in zip(guess.exhibits, guess.found, aligned_with(guess, truth), strict=True):
+        if result.adjacency is None:
             return None
         field = exhibit.seen.field
-        weights = found.adjacency[np.ix_(each.order, each.order)]
+        weights = result.adjacency[np.ix_(item.order, item.order)]
         chosen = likeliest_edges(weights, field.pairs).astype(np.float64)
-        graphs.append(graph_scores(each.rows, chosen, truth.features[each.devices], field.adjacency))
+        graphs.append(graph_scores(item.rows, chosen, truth.features[item.devices], field.adjacency))
         if 0 < field.pairs < field.nodes * (field.nodes - 1) // 2:
             inside = (np.arange(field.nodes) < field.batch).astype(np.float64)
             edges.append(edge_scores(weights, field.adjacency))
             prior.append(edge_scores(np.add.outer(inside, inside), field.adjacency))
-    return Structure(tuple(edges), tuple(prior), tuple(graphs))
+    return StructureScores(tuple(edges), tuple(prior), tuple(graphs))
 
 
 ATTACKS: Mapping[str, Attack[Any, Any]] = MappingProxyType({
@@ -115,7 +115,7 @@ ATTACKS: Mapping[str, Attack[Any, Any]] = MappingProxyType({
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class AttackFigure:
     """A figure of the attack, and its null control with permuted truth."""
 
     found: Measurement
@@ -123,7 +123,7 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inversion:
+class InversionResult:
     """The result of one run.
 
     Attributes:
@@ -137,9 +137,9 @@ class Inversion:
     """
 
     options: InvertOptions
-    figures: tuple[Figure, ...]
+    figures: tuple[AttackFigure, ...]
     rows: Rows | None
-    structure: Structure | None
+    structure: StructureScores | None
     epsilon: float | None
     image_shape: tuple[int, int] | None
     summed: bool
@@ -147,7 +147,7 @@ class Inversion:
 
 @library_settings()
 @one_thread()
-def invert(options: InvertOptions) -> Inversion:
+def invert(options: InvertOptions) -> InversionResult:
     """Run one round of small batches at a fresh model, and an attack on its server's view.
 
     Raises:
@@ -163,9 +163,11 @@ def invert(options: InvertOptions) -> Inversion:
             f"{options.dataset} under {options.scheme}: it needs smaller batches, or single clients' gradients"
         )
     nulls = {null.metric: null for null in run.score(attack, guess, options.seed + 1)}
-    figures = tuple(Figure(found, nulls[found.metric]) for found in run.score(attack, guess) if found.metric in nulls)
+    figures = tuple(
+        AttackFigure(result, nulls[result.metric]) for result in run.score(attack, guess) if result.metric in nulls
+    )
     matched, truth = isinstance(guess, Inverted), run.truth(GradientTruth)
-    return Inversion(
+    return InversionResult(
         options,
         figures,
         rows_of(guess, truth, options.seed) if matched else None,
@@ -190,16 +192,16 @@ def round_of(options: InvertOptions) -> RecordedRun:
 
 def attack_of(options: InvertOptions) -> Attack[Any, Any]:
     """Return the attack with the chosen effort."""
-    each = ATTACKS[options.attack]
-    if not isinstance(each, GradientMatching):
-        return each
+    item = ATTACKS[options.attack]
+    if not isinstance(item, GradientMatching):
+        return item
     effort = replace(
-        each.effort,
-        steps=options.steps or each.effort.steps,
-        restarts=options.restarts or each.effort.restarts,
+        item.effort,
+        steps=options.steps or item.effort.steps,
+        restarts=options.restarts or item.effort.restarts,
         seed=options.seed,
     )
-    return replace(each, effort=effort)
+    return replace(item, effort=effort)
 
 
 def _epsilon(options: InvertOptions, run: RecordedRun) -> float | None:

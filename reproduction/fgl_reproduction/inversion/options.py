@@ -61,7 +61,7 @@ class InvertOptions:
         for kind, name, known in (
             ("backbone", self.backbone, tuple(Convolution)),
             ("attack", self.attack, ATTACKS),
-            ("activation", self.activation, tuple(each.value for each in Activation)),
+            ("activation", self.activation, tuple(item.value for item in Activation)),
             ("scheme", self.scheme, names("server")),
         ):
             if name not in known:

@@ -11,7 +11,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from fgl_reproduction.inversion.attacked_round import Inversion, Rows
+from fgl_reproduction.inversion.attacked_round import InversionResult, Rows
 from fgl_reproduction.inversion.report import as_json, heading, structure_means
 from fgl_secure.auditing.report import write_files
 from fgl_secure.dp import Relation, Unit
@@ -31,7 +31,7 @@ def picture_svg(row: NDArray[np.floating], shape: tuple[int, int], label: str, s
     """
     height, width = shape
     level = np.rint(np.clip(np.nan_to_num(row), 0, 1) * LEVELS).astype(np.int64).reshape(shape)
-    paths = "".join(_path(level == each, each) for each in np.unique(level) if each)
+    paths = "".join(_path(level == item, item) for item in np.unique(level) if item)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{size * width // height}" height="{size}" role="img" '
         f'viewBox="0 0 {width} {height}" shape-rendering="crispEdges"><title>{escape(label)}</title>'
@@ -51,7 +51,7 @@ COLUMNS = ("value", "95 % interval", "random", "prior", "permuted truth", "n")
 NAMES = {"this run": "Found", "prior": "Mean of the node's class (baseline)", "random": "Some other node (random)"}
 
 
-def write_inversion(result: Inversion, folder: Path, command: str) -> tuple[Path, Path]:
+def write_inversion(result: InversionResult, folder: Path, command: str) -> tuple[Path, Path]:
     """Write inversion.html and inversion.json into a folder, which is made if necessary."""
     figures = json.dumps({**as_json(result), "command": command}, indent=2) + "\n"
     page, numbers = write_files(
@@ -60,7 +60,7 @@ def write_inversion(result: Inversion, folder: Path, command: str) -> tuple[Path
     return page, numbers
 
 
-def render_inversion(result: Inversion, command: str) -> str:
+def render_inversion(result: InversionResult, command: str) -> str:
     """Return the page, which refers to nothing outside itself."""
     environment = Environment(
         autoescape=True,
@@ -83,7 +83,7 @@ def render_inversion(result: Inversion, command: str) -> str:
     )
 
 
-def _subject(result: Inversion) -> list[tuple[str, str]]:
+def _subject(result: InversionResult) -> list[tuple[str, str]]:
     chosen = result.options
     pairs = [(name.capitalize(), str(getattr(chosen, name)))
              for name in ("dataset", "backbone", "silos", "batch", "scheme", "attack", "seed")]  # fmt: skip
@@ -93,24 +93,24 @@ def _subject(result: Inversion) -> list[tuple[str, str]]:
     return pairs
 
 
-def _figures(result: Inversion) -> list[tuple[str, list[str]]]:
+def _figures(result: InversionResult) -> list[tuple[str, list[str]]]:
     table = [
-        (each.found.metric, [
-            f"{each.found.value:.3f}", f"{each.found.interval.low:.2f} to {each.found.interval.high:.2f}",
-            f"{each.found.random:.3f}", f"{each.found.prior:.3f}", f"{each.null.value:.3f}", str(each.found.n),
+        (figure.found.metric, [
+            f"{figure.found.value:.3f}", f"{figure.found.interval.low:.2f} to {figure.found.interval.high:.2f}",
+            f"{figure.found.random:.3f}", f"{figure.found.prior:.3f}", f"{figure.null.value:.3f}", str(figure.found.n),
         ])
-        for each in result.figures
+        for figure in result.figures
     ]  # fmt: skip
     means = {} if result.structure is None else structure_means(result.structure)
     return table + [(name, [f"{value:.3f}", "", "", "", "", ""]) for name, value in means.items()]
 
 
-def _rows(result: Inversion) -> list[tuple[str, list[str]]]:
+def _rows(result: InversionResult) -> list[tuple[str, list[str]]]:
     if result.rows is None:
         return []
     return [
-        (NAMES[name], [f"{each.rmse:.3f}", f"{each.cosine:.3f}", f"{each.exact:.2f}"])
-        for name, each in result.rows.scores.items()
+        (NAMES[name], [f"{score.rmse:.3f}", f"{score.cosine:.3f}", f"{score.exact:.2f}"])
+        for name, score in result.rows.scores.items()
     ]
 
 
@@ -120,9 +120,9 @@ def _pictures(rows: Rows | None, shape: tuple[int, int] | None) -> list[tuple[in
         return []
     kinds = (("original", rows.original), ("found", rows.found), ("baseline", rows.prior))
     return [
-        (int(rows.devices[at]), int(rows.labels[at]), [
-            Markup(picture_svg(values[at], shape, f"{kind} of node {rows.devices[at]}"))  # noqa: S704  # digits and names
+        (int(rows.devices[index]), int(rows.labels[index]), [
+            Markup(picture_svg(values[index], shape, f"{kind} of node {rows.devices[index]}"))  # noqa: S704  # digits and names
             for kind, values in kinds
         ])
-        for at in range(min(len(rows.devices), MOST_PICTURES))
+        for index in range(min(len(rows.devices), MOST_PICTURES))
     ]  # fmt: skip

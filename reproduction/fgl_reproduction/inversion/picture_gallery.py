@@ -130,10 +130,10 @@ def gallery(
     panels += [
         panel(f"gradients of {size} nodes each, unprotected", cut.reconstruct(few, targets, size)) for size in batches
     ]
-    for each in noises:
-        noise = GradientNoise(each)
+    for item in noises:
+        noise = GradientNoise(item)
         rows = cut.reconstruct(few, targets, 1, noise=noise)
-        panels.append(panel(f"noise z = {each:g}, epsilon {cut.epsilon(few, noise):.3g} (zero-out adjacency)", rows))
+        panels.append(panel(f"noise z = {item:g}, epsilon {cut.epsilon(few, noise):.3g} (zero-out adjacency)", rows))
     return Gallery(tuple(panels), whole.image_shape)
 
 
@@ -190,10 +190,10 @@ class _Cut:
 def _rows_of(run: RecordedRun, targets: Ids, effort: Effort) -> Floats:
     shown = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     inverting = cast(GradientMatching, attack("gradient-inverting"))
-    guess = Inverted(shown, tuple(inverting.invert(each.seen, effort) for each in shown))
+    guess = Inverted(shown, tuple(inverting.invert(item.seen, effort) for item in shown))
     by_device = {
         int(device): row
-        for each in aligned_with(guess, run.truth(GradientTruth))
-        for device, row in zip(each.devices, each.rows, strict=True)
+        for item in aligned_with(guess, run.truth(GradientTruth))
+        for device, row in zip(item.devices, item.rows, strict=True)
     }
     return np.stack([by_device[int(target)] for target in targets])

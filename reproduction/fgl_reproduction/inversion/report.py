@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from fgl_reproduction.inversion.attacked_round import Figure, Inversion, Structure
+from fgl_reproduction.inversion.attacked_round import AttackFigure, InversionResult, StructureScores
 from fgl_reproduction.inversion.scores import EdgeScores, GraphScores
 from fgl_secure import __version__
 
 SCORED = ("this run", "prior", "random")
 
 
-def as_json(result: Inversion) -> dict[str, Any]:
+def as_json(result: InversionResult) -> dict[str, Any]:
     """Return everything except the rows themselves, ready for `json.dumps`."""
     chosen = asdict(result.options)
     chosen["data_root"] = None if result.options.data_root is None else str(result.options.data_root)
@@ -23,13 +23,13 @@ def as_json(result: Inversion) -> dict[str, Any]:
         "options": chosen,
         "epsilon": result.epsilon,
         "summed": result.summed,
-        "figures": [_figure(each) for each in result.figures],
-        "rows": None if result.rows is None else {name: asdict(each) for name, each in result.rows.scores.items()},
+        "figures": [_figure(item) for item in result.figures],
+        "rows": None if result.rows is None else {name: asdict(item) for name, item in result.rows.scores.items()},
         "structure": None if result.structure is None else _structure(result.structure),
     }
 
 
-def describe(result: Inversion) -> str:
+def describe(result: InversionResult) -> str:
     """Return a summary for a terminal."""
     lines = [heading(result), *(f"  {line}" for line in _figure_lines(result))]
     if result.rows is not None:
@@ -42,7 +42,7 @@ def describe(result: Inversion) -> str:
     return "\n".join(lines)
 
 
-def heading(result: Inversion) -> str:
+def heading(result: InversionResult) -> str:
     """Return the attacked round in one line."""
     chosen = result.options
     what = (
@@ -57,57 +57,57 @@ def heading(result: Inversion) -> str:
     return f"{chosen.attack} on {what}, {nodes} each: {chosen.dataset}, {chosen.backbone}, {chosen.scheme}{noise}"
 
 
-def structure_means(structure: Structure) -> dict[str, float]:
+def structure_means(structure: StructureScores) -> dict[str, float]:
     """Return means: AUC and F1 of edges and of the baseline, GSM-0 to GSM-2, share of graphs fully recovered."""
-    found = {f"edge {name}": value for name, value in _means(structure.edges).items()}
+    means = {f"edge {name}": value for name, value in _means(structure.edges).items()}
     prior = {f"edge {name}, prior": value for name, value in _means(structure.prior).items()}
-    levels = np.mean([each.gsm for each in structure.graphs], axis=0)
+    levels = np.mean([item.gsm for item in structure.graphs], axis=0)
     gsm = {f"GSM-{hops}": float(value) for hops, value in enumerate(levels)}
-    return {**found, **prior, **gsm, "FULL": float(np.mean([each.full for each in structure.graphs]))}
+    return {**means, **prior, **gsm, "FULL": float(np.mean([item.full for item in structure.graphs]))}
 
 
 def _means(scores: tuple[EdgeScores, ...]) -> dict[str, float]:
     if not scores:
         return {}
-    return {"AUC": float(np.mean([each.auc for each in scores])), "F1": float(np.mean([each.f1 for each in scores]))}
+    return {"AUC": float(np.mean([item.auc for item in scores])), "F1": float(np.mean([item.f1 for item in scores]))}
 
 
-def _structure(structure: Structure) -> dict[str, Any]:
+def _structure(structure: StructureScores) -> dict[str, Any]:
     graphs: tuple[GraphScores, ...] = structure.graphs
     return {
-        "edges": [asdict(each) for each in structure.edges],
-        "prior": [asdict(each) for each in structure.prior],
-        "graphs": [asdict(each) for each in graphs],
+        "edges": [asdict(item) for item in structure.edges],
+        "prior": [asdict(item) for item in structure.prior],
+        "graphs": [asdict(item) for item in graphs],
         "means": structure_means(structure),
     }
 
 
-def _structure_lines(structure: Structure) -> list[str]:
+def _structure_lines(structure: StructureScores) -> list[str]:
     return [
         "edges and graphs, mean",
         *(f"  {name:<32}{value:.3f}" for name, value in structure_means(structure).items()),
     ]
 
 
-def _figure(each: Figure) -> dict[str, Any]:
-    found = each.found
+def _figure(figure: AttackFigure) -> dict[str, Any]:
+    result = figure.found
     return {
-        "metric": found.metric,
-        "value": found.value,
-        "ci95": [found.interval.low, found.interval.high],
-        "random": found.random,
-        "prior": found.prior,
-        "null_control": each.null.value,
-        "n": found.n,
-        "finding": found.finding,
+        "metric": result.metric,
+        "value": result.value,
+        "ci95": [result.interval.low, result.interval.high],
+        "random": result.random,
+        "prior": result.prior,
+        "null_control": figure.null.value,
+        "n": result.n,
+        "finding": result.finding,
     }
 
 
-def _figure_lines(result: Inversion) -> list[str]:
+def _figure_lines(result: InversionResult) -> list[str]:
     return [
-        f"{each.found.metric:<34}{each.found.value:.3f} [{each.found.interval.low:.2f}, {each.found.interval.high:.2f}]"
-        f"  random {each.found.random:.3f}  prior {each.found.prior:.3f}  permuted truth {each.null.value:.3f}"
-        for each in result.figures
+        f"{figure.found.metric:<34}{figure.found.value:.3f} [{figure.found.interval.low:.2f}, {figure.found.interval.high:.2f}]"
+        f"  random {figure.found.random:.3f}  prior {figure.found.prior:.3f}  permuted truth {figure.null.value:.3f}"
+        for figure in result.figures
     ]
 
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import area
 from fgl_secure.attacks.gradients.inversion import likeliest_edges
-from fgl_secure.attacks.gradients.matching import HALF_STEP, recovered
+from fgl_secure.attacks.gradients.matching import HALF_STEP, is_recovered
 from fgl_secure.typing import Floats
 
 
@@ -43,19 +43,19 @@ class RowScores:
     rows: int
 
 
-def row_scores(found: NDArray[Any], true: NDArray[Any]) -> RowScores:
+def row_scores(result: NDArray[Any], true: NDArray[Any]) -> RowScores:
     """Compares rows [m, d] that are in the same order."""
-    error = np.asarray(found, dtype=np.float64) - true
+    error = np.asarray(result, dtype=np.float64) - true
     return RowScores(
-        float(np.sqrt((error**2).mean())), float(cosines(found, true).mean()), float(recovered(found, true).mean()),
+        float(np.sqrt((error**2).mean())), float(cosines(result, true).mean()), float(is_recovered(result, true).mean()),
         len(true),
     )  # fmt: skip
 
 
-def cosines(found: NDArray[Any], true: NDArray[Any]) -> Floats:
+def cosines(result: NDArray[Any], true: NDArray[Any]) -> Floats:
     """float64 [m], cosines of rows [m, d]; 0 where one is all zeros."""
-    lengths = np.linalg.norm(found, axis=1) * np.linalg.norm(true, axis=1)
-    products = (np.asarray(found, dtype=np.float64) * true).sum(axis=1)
+    lengths = np.linalg.norm(result, axis=1) * np.linalg.norm(true, axis=1)
+    products = (np.asarray(result, dtype=np.float64) * true).sum(axis=1)
     quotient: Floats = np.divide(products, lengths, out=np.zeros(len(lengths)), where=lengths > 0)
     return quotient
 
@@ -102,24 +102,24 @@ def edge_scores(weights: Floats, true: Floats) -> EdgeScores:
     return EdgeScores(area(score[edge], score[~edge]), f1, float(edge.mean()) if len(edge) else 0.0, len(edge))
 
 
-def graph_scores(found: NDArray[Any], guessed: Floats, true: NDArray[Any], adjacency: Floats) -> GraphScores:
+def graph_scores(result: NDArray[Any], guessed: Floats, true: NDArray[Any], adjacency: Floats) -> GraphScores:
     """Compares rows [m, d] and adjacencies [m, m] of zeros and ones of two graphs in the same order."""
-    levels = [float((np.abs(found - true) < HALF_STEP).mean())]
-    here, there = np.asarray(found, dtype=np.float64), np.asarray(true, dtype=np.float64)
+    levels = [float((np.abs(result - true) < HALF_STEP).mean())]
+    here, there = np.asarray(result, dtype=np.float64), np.asarray(true, dtype=np.float64)
     for _ in range(HOPS):
-        here, there = _averaged(here, guessed), _averaged(there, adjacency)
+        here, there = _propagate(here, guessed), _propagate(there, adjacency)
         levels.append(_determination(here, there))
-    full = bool(recovered(found, true).all() and np.array_equal(guessed, adjacency))
+    full = bool(is_recovered(result, true).all() and np.array_equal(guessed, adjacency))
     return GraphScores(tuple(levels), full)
 
 
-def _averaged(rows: Floats, adjacency: Floats) -> Floats:
+def _propagate(rows: Floats, adjacency: Floats) -> Floats:
     looped = adjacency + np.eye(len(adjacency))
     root = 1 / np.sqrt(looped.sum(axis=1, keepdims=True))
     return np.asarray(root * (looped @ (root * rows)))
 
 
-def _determination(found: Floats, true: Floats) -> float:
+def _determination(result: Floats, true: Floats) -> float:
     """R^2 over all entries, at least 0."""
     spread = ((true - true.mean()) ** 2).sum()
-    return max(0.0, 1 - float(((found - true) ** 2).sum() / spread)) if spread > 0 else 0.0
+    return max(0.0, 1 - float(((result - true) ** 2).sum() / spread)) if spread > 0 else 0.0

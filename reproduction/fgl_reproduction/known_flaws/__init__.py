@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fgl_reproduction.known_flaws.case import Case, HidingProtocol, ReleasingMechanism
+from fgl_reproduction.known_flaws.case import FlawCase, HidingProtocol, ReleasingMechanism
 from fgl_reproduction.known_flaws.catalogue import CASES
 from fgl_reproduction.known_flaws.examination import Finding, examine
 from fgl_reproduction.known_flaws.report import table_rows
 from fgl_reproduction.known_flaws.run import run_cases
 
-__all__ = ["CASES", "Case", "Finding", "HidingProtocol", "ReleasingMechanism", "examine", "run_cases", "table_rows"]
+__all__ = ["CASES", "Finding", "FlawCase", "HidingProtocol", "ReleasingMechanism", "examine", "run_cases", "table_rows"]

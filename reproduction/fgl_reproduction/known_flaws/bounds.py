@@ -49,8 +49,8 @@ def lower_bound(subject: ReleasingMechanism, data: tuple[Array, Array], coins: C
         coins: randomness of all runs.
         false_alarm: probability that the bound is wrong.
     """
-    pilots = [subject.release(each, PILOT, coins) for each in data]
-    runs = [subject.release(each, RUNS, coins) for each in data]
+    pilots = [subject.release(item, PILOT, coins) for item in data]
+    runs = [subject.release(item, RUNS, coins) for item in data]
     scores = list(_scores(pilots, runs))
     confidence = 1 - false_alarm / (2 * len(scores))
     best = Bound(0.0, "no statistic")
@@ -65,13 +65,13 @@ def _scores(pilots: list[Array], runs: list[Array]) -> Iterator[tuple[str, tuple
     """Yield every statistic: its name, and its levels [runs] on both inputs."""
     for index in range(runs[0].shape[1]):
         columns = [[values[:, index] for values in sample] for sample in (pilots, runs)]
-        yield f"the value of output {index}", _levelled(*columns)
+        yield f"the value of output {index}", _rank_scores(*columns)
         bits = [[lowest_bit(values) for values in sample] for sample in columns]
-        yield f"the position of the lowest bit of output {index}", _levelled(*bits)
+        yield f"the position of the lowest bit of output {index}", _rank_scores(*bits)
     if runs[0].shape[1] > 1:
         direction = _discriminant(*pilots)
         along = [[values @ direction for values in sample] for sample in (pilots, runs)]
-        yield "all outputs along Fisher's discriminant", _levelled(*along)
+        yield "all outputs along Fisher's discriminant", _rank_scores(*along)
 
 
 def lowest_bit(values: Array) -> Floats:
@@ -82,10 +82,10 @@ def lowest_bit(values: Array) -> Floats:
     return np.where(whole == 0, 1024.0, lowest + exponent - 53)
 
 
-def _levelled(pilots: list[Array], runs: list[Array]) -> tuple[Ranks, Ranks]:
+def _rank_scores(pilots: list[Array], runs: list[Array]) -> tuple[Ranks, Ranks]:
     """Return scores as numbers of levels, which the pilot sample chooses: few thresholds suffice and are faster."""
     steps = np.unique(np.quantile(np.concatenate(pilots).astype(np.float64), _LEVELS))
-    absent, present = (np.searchsorted(steps, each, side="right").astype(np.int16) for each in runs)
+    absent, present = (np.searchsorted(steps, run, side="right").astype(np.int16) for run in runs)
     return absent, present
 
 

@@ -63,7 +63,7 @@ Subject = HidingProtocol | ReleasingMechanism
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FlawCase:
     """One entry of the catalogue. The examination gets the subject, and no other field.
 
     Attributes:

@@ -7,12 +7,12 @@ an argument, with which tests show that the examination finds the flaw and not t
 from __future__ import annotations
 
 from fgl_reproduction.known_flaws import mechanisms, schemes, subjects
-from fgl_reproduction.known_flaws.case import Case
+from fgl_reproduction.known_flaws.case import FlawCase
 
 _IDEAL = "ideal keys and links"
 
 CASES = (
-    Case(
+    FlawCase(
         "secmp",
         sound=False,
         flaw="senders of a silo share one mask, and a target gets T + 1 codes of each",
@@ -20,7 +20,7 @@ CASES = (
         scale="3 devices, 1 silo, over 2^31 - 1 as published here",
         subject=schemes.secret_message_passing,
     ),
-    Case(
+    FlawCase(
         "fedml-lightsecagg-clear",
         sound=False,
         flaw="coded masks reach the clients via the server, unprotected",
@@ -28,7 +28,7 @@ CASES = (
         scale="3 clients, F_1997",
         subject=subjects.plaintext_codes,
     ),
-    Case(
+    FlawCase(
         "fedml-lightsecagg-ramp",
         sound=False,
         flaw="the T blocks of noise in a code are zero, so that a code is a combination of the mask's parts",
@@ -36,7 +36,7 @@ CASES = (
         scale=f"4 clients, 2 parts, F_1997, {_IDEAL}",
         subject=subjects.codes_without_noise,
     ),
-    Case(
+    FlawCase(
         "flower-secagg-plus",
         sound=False,
         flaw="seeds are folded to one word and expanded by a Mersenne Twister: fewer masks than vectors",
@@ -44,7 +44,7 @@ CASES = (
         scale=f"2 clients; words of 3 bits instead of 32, vectors of 2 words, {_IDEAL}",
         subject=subjects.masks_from_short_seeds,
     ),
-    Case(
+    FlawCase(
         "fedgraph-ckks",
         sound=False,
         flaw="all parties share one CKKS key: the server that adds up ciphertexts can decrypt each",
@@ -52,7 +52,7 @@ CASES = (
         scale="3 trainers; a ciphertext is a value under a pad known to holders of the key",
         subject=subjects.shared_ckks_key,
     ),
-    Case(
+    FlawCase(
         "microsecagg",
         sound=False,
         flaw="masks are set up once and used in all rounds: each follows from the one before",
@@ -60,7 +60,7 @@ CASES = (
         scale=f"3 clients, 2 rounds, in the exponent of a group of order 101, {_IDEAL}",
         subject=subjects.masks_set_up_once,
     ),
-    Case(
+    FlawCase(
         "sparse-sums",
         sound=False,
         flaw="an entry with one contributor is unmasked, and reveals that client's value",
@@ -68,7 +68,7 @@ CASES = (
         scale=f"3 clients, vectors of 2 entries, F_101, {_IDEAL}",
         subject=subjects.sum_of_sparse_vectors,
     ),
-    Case(
+    FlawCase(
         "two-participant-sets",
         sound=False,
         flaw="no consistency check: a server that announces two participant sets unmasks one client",
@@ -76,7 +76,7 @@ CASES = (
         scale=f"4 clients, 2 shares reveal a secret, F_101, {_IDEAL}",
         subject=subjects.two_participant_sets,
     ),
-    Case(
+    FlawCase(
         "laplace-doubles",
         sound=False,
         flaw="Laplace noise in doubles: outputs have holes, whose positions depend on the count",
@@ -84,7 +84,7 @@ CASES = (
         scale="one count, epsilon 1, full double precision",
         subject=mechanisms.laplace_count,
     ),
-    Case(
+    FlawCase(
         "node-embeddings",
         sound=False,
         flaw="noise covers a node's own embedding, while a node also changes those of its neighbours",
@@ -92,7 +92,7 @@ CASES = (
         scale="a star of 10 nodes, features of one entry, epsilon 1, delta 1e-5",
         subject=mechanisms.node_embeddings,
     ),
-    Case(
+    FlawCase(
         "bonawitz",
         sound=True,
         flaw="pairwise masks and double masking (`pairwise-masking`)",
@@ -100,7 +100,7 @@ CASES = (
         scale=f"5 clients, threshold 3, two drop out, F_31, {_IDEAL}",
         subject=schemes.pairwise_masking,
     ),
-    Case(
+    FlawCase(
         "bell",
         sound=True,
         flaw="the same on a sparse graph (`pairwise-masking[degree=4]`)",
@@ -108,7 +108,7 @@ CASES = (
         scale=f"6 clients with 4 neighbours each, 2 collude, two drop out, F_31, {_IDEAL}",
         subject=subjects.bell,
     ),
-    Case(
+    FlawCase(
         "lightsecagg",
         sound=True,
         flaw="coded masks with noise, over sealed links (`lightsecagg`)",
@@ -116,7 +116,7 @@ CASES = (
         scale=f"5 clients, threshold 3, 2 collude, two drop out, F_31, {_IDEAL}",
         subject=schemes.lightsecagg,
     ),
-    Case(
+    FlawCase(
         "shamir",
         sound=True,
         flaw="sums of Shamir shares",
@@ -124,7 +124,7 @@ CASES = (
         scale="2 clients, 3 servers, 2 of them collude, F_5",
         subject=subjects.shamir,
     ),
-    Case(
+    FlawCase(
         "relay-coded",
         sound=True,
         flaw="fresh masks and relays that add up shares (`relay-coded`)",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fgl_reproduction.known_flaws.bounds import lower_bound
-from fgl_reproduction.known_flaws.case import Case, HidingProtocol, ReleasingMechanism, Subject
+from fgl_reproduction.known_flaws.case import FlawCase, HidingProtocol, ReleasingMechanism, Subject
 from fgl_reproduction.known_flaws.negative_controls import add_message, reveal_input
 from fgl_reproduction.known_flaws.questions import Coalition, Pair, questions_of
 from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
@@ -57,7 +57,7 @@ class Finding:
         seconds: wall time.
     """
 
-    case: Case
+    case: FlawCase
     violated: bool
     observer: str
     check: str
@@ -66,12 +66,12 @@ class Finding:
     seconds: float
 
     @property
-    def expected(self) -> bool:
+    def is_expected(self) -> bool:
         """Whether a violation was found in a flawed case, or none in a sound one."""
         return self.violated is not self.case.sound
 
 
-def examine(case: Case, seed: int | None = None) -> Finding:
+def examine(case: FlawCase, seed: int | None = None) -> Finding:
     """Examine one case.
 
     Args:
@@ -80,14 +80,16 @@ def examine(case: Case, seed: int | None = None) -> Finding:
     """
     start = time.perf_counter()
     subject: Subject = case.subject()
-    result = _released(subject, seed) if isinstance(subject, ReleasingMechanism) else _hidden(subject, seed)
+    result = (
+        _examine_release(subject, seed) if isinstance(subject, ReleasingMechanism) else _examine_hiding(subject, seed)
+    )
     return Finding(case, *result, time.perf_counter() - start)
 
 
 _Result = tuple[bool, str, str, str, int]
 
 
-def _released(subject: ReleasingMechanism, seed: int | None) -> _Result:
+def _examine_release(subject: ReleasingMechanism, seed: int | None) -> _Result:
     """Move each row from 0 to the unit, until a bound exceeds the guaranteed epsilon."""
     bounds = []
     for row in range(subject.rows):
@@ -104,11 +106,11 @@ def _released(subject: ReleasingMechanism, seed: int | None) -> _Result:
     return violated, "receiver of the output", "lower bound on epsilon", statistic, len(bounds)
 
 
-def _hidden(subject: HidingProtocol, seed: int | None) -> _Result:
+def _examine_hiding(subject: HidingProtocol, seed: int | None) -> _Result:
     """Test every coalition of the guarantees on inputs that it must not distinguish, until it distinguishes two."""
     views = _Views(subject, seed)
-    questions = [(each, views.some(pairs)) for each, pairs in questions_of(subject) if views.received_by(each)]
-    questions = sorted((each for each in questions if each[1]), key=lambda each: -views.received_by(each[0]))
+    questions = [(item, views.some(pairs)) for item, pairs in questions_of(subject) if views.received_by(item)]
+    questions = sorted((item for item in questions if item[1]), key=lambda item: -views.received_by(item[0]))
     asked, statistic = 0, "no question applies"
     for coalition, pairs in questions:
         if not asked:
@@ -170,7 +172,7 @@ class _Views:
     def smallest(self, pair: Pair, coalition: Coalition, error: Exception) -> tuple[str, str, str]:
         """Return the smallest part of a coalition that still distinguishes two inputs, the check and its statistic."""
         for member in coalition:
-            smaller = tuple(each for each in coalition if each != member)
+            smaller = tuple(item for item in coalition if item != member)
             if not smaller or not self.received_by(smaller):
                 continue
             try:

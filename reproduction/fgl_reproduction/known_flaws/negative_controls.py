@@ -24,7 +24,7 @@ def reveal_input(protocol: Protocol, entry: int) -> Protocol:
         protocol.run(inputs, channel)
         value = int(inputs.reshape(-1)[entry]) % protocol.modulus
         batches = channel.transcript.messages
-        batches[:] = [_filled(batch, value) for batch in batches]
+        batches[:] = [_fill_batch(batch, value) for batch in batches]
 
     return replace(protocol, run=run, name=f"{protocol} with an input in plaintext")
 
@@ -41,7 +41,7 @@ def add_message(protocol: Protocol, entry: int, quiet: int) -> Protocol:
     return replace(protocol, run=run, name=f"{protocol} with a message that depends on an input")
 
 
-def _filled(batch: MessageBatch, value: int) -> MessageBatch:
+def _fill_batch(batch: MessageBatch, value: int) -> MessageBatch:
     if batch.fields is None or batch.phase is Phase.SEALED:
         return batch
     return replace(batch, fields={name: _filled_like(field, value) for name, field in batch.fields.items()})

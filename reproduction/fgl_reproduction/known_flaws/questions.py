@@ -39,7 +39,7 @@ def questions_of(subject: HidingProtocol) -> list[tuple[Coalition, list[Pair]]]:
     groups: dict[Coalition, tuple[int, ...]] = {}
     for guarantee in subject.guarantees:
         for coalition in coalitions_of(guarantee, subject.protocol.parties):
-            known = [_known(subject, values, coalition) for values in candidates]
+            known = [_coalition_knowledge(subject, values, coalition) for values in candidates]
             first: dict[Hashable, int] = {}
             groups[coalition] = tuple(first.setdefault(leakage, index) for index, leakage in enumerate(known))
     questions = []
@@ -68,6 +68,6 @@ def _subsets(role: Role, most: int, parties: Directory) -> Iterator[Coalition]:
         yield from itertools.combinations([Party(role, index) for index in range(count)], size)
 
 
-def _known(subject: HidingProtocol, values: Inputs, coalition: Coalition) -> Hashable:
+def _coalition_knowledge(subject: HidingProtocol, values: Inputs, coalition: Coalition) -> Hashable:
     own = values[subject.protocol.rows_of(coalition)]
     return own.tobytes(), subject.allowed(values, coalition)

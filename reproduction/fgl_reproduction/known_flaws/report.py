@@ -48,7 +48,7 @@ def describe(findings: Sequence[Finding]) -> str:
     for heading in HEADER:
         shown.add_column(heading, overflow="fold", no_wrap=heading in ("result", "seconds"))
     for finding, row in zip(findings, table_rows(findings), strict=True):
-        shown.add_row(*row, style=None if finding.expected else "red")
+        shown.add_row(*row, style=None if finding.is_expected else "red")
     console.print(shown, markup=False, highlight=False)
     console.print(_totals(findings), markup=False, highlight=False)
     return buffer.getvalue().rstrip()
@@ -58,7 +58,7 @@ def as_json(findings: Sequence[Finding], command: str) -> dict[str, Any]:
     """Return the command, whether all results are as expected, and a record per case."""
     return {
         "command": command,
-        "expected": all(finding.expected for finding in findings),
+        "expected": all(finding.is_expected for finding in findings),
         "cases": [_record(finding) for finding in findings],
     }
 

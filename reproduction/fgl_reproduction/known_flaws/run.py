@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from fgl_reproduction.known_flaws.case import Case
+from fgl_reproduction.known_flaws.case import FlawCase
 from fgl_reproduction.known_flaws.catalogue import CASES
 from fgl_reproduction.known_flaws.examination import Finding, examine
 from fgl_secure.errors import InputError
@@ -15,7 +15,7 @@ from fgl_secure.threads import one_thread
 @library_settings()
 @one_thread()
 def run_cases(
-    names: Sequence[str] = (), *, seed: int | None = None, before: Callable[[Case], object] = lambda _: None
+    names: Sequence[str] = (), *, seed: int | None = None, before: Callable[[FlawCase], object] = lambda _: None
 ) -> tuple[Finding, ...]:
     """Examine cases and return a finding for each.
 

@@ -13,12 +13,12 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.lightsecagg.clients import Clients as CodingClients
-from fgl_secure.protocols.secagg.scheme import OneSumScheme
+from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients as CodingClients
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography as RelayCryptography
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelayCryptography
+from fgl_secure.protocols.secagg.scheme import AggregationScheme
 from fgl_secure.protocols.secmp import Points, SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Guarantee, Party, Phase, Role, Step
@@ -96,13 +96,13 @@ def sum_to(receiver: Party, included: Callable[[Inputs], Inputs] = lambda values
         included: selects the rows of the sum.
     """
 
-    def allowed(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
+    def allowed_knowledge(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
         return tuple(included(values).sum(axis=0).tolist()) if receiver in coalition else None
 
-    return allowed
+    return allowed_knowledge
 
 
-def _one_sum(scheme: OneSumScheme, clients: int, width: int, guarantees: tuple[Guarantee, ...]) -> HidingProtocol:
+def _one_sum(scheme: AggregationScheme, clients: int, width: int, guarantees: tuple[Guarantee, ...]) -> HidingProtocol:
     parties = Directory({Role.SERVER: 1, Role.SILO: clients})
     topology = Topology.to_server(parties, width, 2)
     silent = {int(topology.senders[u]): phases for u, phases in _GONE.items()}
@@ -137,7 +137,7 @@ def _to_the_last(parties: Directory, silo_of: Integers) -> Grouping:
 def _sums_to(parties: Directory, grouping: Grouping, *, silos: bool = False) -> Allowed:
     """Return a declared leakage: owners of groups learn their sums, with `silos` the silos that decode them too."""
 
-    def allowed(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
+    def allowed_knowledge(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
         members = [parties.id_of(party) for party in coalition]
         entitled = np.isin(grouping.group_owner, members)
         if silos:
@@ -146,7 +146,7 @@ def _sums_to(parties: Directory, grouping: Grouping, *, silos: bool = False) -> 
         sums = {group: values[grouping.source[grouping.target == group]].sum(axis=0).tolist() for group in groups}
         return str(sums)
 
-    return allowed
+    return allowed_knowledge
 
 
 def _zero(rows: int) -> Inputs:

@@ -49,11 +49,15 @@ def shared_ckks_key(*, server_has_it: bool = True) -> HidingProtocol:
         _guarantee({Role.SILO: 1}, "FedGraph: trainers get the sum"),
     )
 
-    def allowed(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
+    def allowed_knowledge(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
         return tuple(values.sum(axis=0).tolist()) if coalition else None
 
     return _hiding(
-        partial(masked_sums.one_key, p=101, server_has_it=server_has_it), 101, (3, 1), *guarantees, allowed=allowed
+        partial(masked_sums.one_key, p=101, server_has_it=server_has_it),
+        101,
+        (3, 1),
+        *guarantees,
+        allowed=allowed_knowledge,
     )
 
 
@@ -71,13 +75,15 @@ def sum_of_sparse_vectors(*, least: int = 0) -> HidingProtocol:
     """
     guarantee = _guarantee({Role.SERVER: 1, Role.SILO: 2}, "Suimon et al. 2025, for t = 2 contributors")
 
-    def allowed(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
+    def allowed_knowledge(values: Inputs, coalition: tuple[Party, ...]) -> Hashable:
         counts = (values != 0).sum(axis=0)
         sums = np.where(counts >= 2, values.sum(axis=0), 0)
         unmasked = tuple((counts >= 2).tolist())
         return (unmasked, tuple(counts.tolist()), tuple(sums.tolist())) if SERVER in coalition else unmasked
 
-    return _hiding(partial(masked_sums.sum_of_sparse, p=101, least=least), 101, (3, 2), guarantee, allowed=allowed)
+    return _hiding(
+        partial(masked_sums.sum_of_sparse, p=101, least=least), 101, (3, 2), guarantee, allowed=allowed_knowledge
+    )
 
 
 def two_participant_sets(*, compared: bool = False) -> HidingProtocol:

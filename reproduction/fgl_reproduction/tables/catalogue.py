@@ -14,7 +14,7 @@ _PAPERS = (
     fed2gnn.TABLES,
     fedvn.TABLES,
 )
-TABLES = {each.name: each for tables in _PAPERS for each in tables}
+TABLES = {item.name: item for tables in _PAPERS for item in tables}
 
 
 def table(name: str) -> PaperTable:

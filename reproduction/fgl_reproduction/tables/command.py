@@ -54,10 +54,10 @@ def _run(chosen: argparse.Namespace, _words: list[str]) -> int:
     from fgl_reproduction.tables.printing import describe, figures  # noqa: PLC0415
     from fgl_reproduction.tables.reproduce import reproduce  # noqa: PLC0415
     from fgl_reproduction.tables.table import Choices  # noqa: PLC0415
-    from fgl_secure.ledger import Ledger  # noqa: PLC0415
-    from fgl_secure.progress import Runs, shown  # noqa: PLC0415
+    from fgl_secure.ledger import RunLedger  # noqa: PLC0415
+    from fgl_secure.progress import Runs, show_progress  # noqa: PLC0415
 
-    table, ledger = table_of(chosen.table), Ledger(chosen.runs)
+    table, ledger = table_of(chosen.table), RunLedger(chosen.runs)
     choices = Choices(
         chosen.preset,
         chosen.seeds,
@@ -68,7 +68,7 @@ def _run(chosen: argparse.Namespace, _words: list[str]) -> int:
         tuple(chosen.methods),
         chosen.device,
     )
-    with shown(quiet=chosen.quiet) as phases:
+    with show_progress(quiet=chosen.quiet) as phases:
         done = reproduce(table, choices, chosen.datasets, ledger, Runs(phases, lambda entry: figures(table, entry)))
     say(json.dumps(done.as_json(), indent=2) if chosen.json else describe(done))
     if ledger.error is not None:  # what was found is printed by now, whatever became of the file
@@ -78,10 +78,10 @@ def _run(chosen: argparse.Namespace, _words: list[str]) -> int:
 
 def _list(*, json_wanted: bool) -> int:
     if json_wanted:
-        say(json.dumps([{"name": each.name, "says": each.says} for each in NUMBERED], indent=2))
+        say(json.dumps([{"name": item.name, "says": item.says} for item in NUMBERED], indent=2))
     else:
-        width = max(len(each.name) for each in NUMBERED) + 2
-        say("\n".join(f"{each.name:<{width}}{each.says}" for each in NUMBERED))
+        width = max(len(item.name) for item in NUMBERED) + 2
+        say("\n".join(f"{item.name:<{width}}{item.says}" for item in NUMBERED))
     return OK
 
 

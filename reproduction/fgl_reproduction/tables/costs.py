@@ -38,7 +38,7 @@ def run_alone(task: Callable[[], T]) -> tuple[T, float]:
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_quietly_when_interrupted) as pool:
         try:
-            return pool.submit(_measured, task).result()
+            return pool.submit(_measure_memory, task).result()
         except BrokenProcessPool as error:
             raise MemoryError from error
 
@@ -48,7 +48,7 @@ def _end_quietly_when_interrupted() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def _measured(task: Callable[[], T]) -> tuple[T, float]:
+def _measure_memory(task: Callable[[], T]) -> tuple[T, float]:
     return task(), _peak_resident() / 1e9
 
 
@@ -82,7 +82,7 @@ class Sent:
     result: TrainingResult
 
 
-def sent(job: Job, seed: int) -> Sent:
+def count_sent(job: Job, seed: int) -> Sent:
     """Trains once, and counts the payload bytes of all messages between parties.
 
     Args:
@@ -93,8 +93,8 @@ def sent(job: Job, seed: int) -> Sent:
 
     def count(_: object) -> None:
         traffic = channel.transcript.traffic()
-        among = sum(each.bytes for each in traffic if Role.SERVER not in (each.sender_role, each.receiver_role))
-        seen.append((sum(each.bytes for each in traffic), among))
+        among = sum(item.bytes for item in traffic if Role.SERVER not in (item.sender_role, item.receiver_role))
+        seen.append((sum(item.bytes for item in traffic), among))
 
     result = replace(job, shown=count).train(channel)
     return Sent(*seen[0], seen[-1][0] - seen[0][0], result)

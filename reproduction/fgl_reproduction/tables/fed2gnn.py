@@ -15,17 +15,17 @@ from fgl_reproduction.tables.fed2gnn_runs import (
     SECONDS,
     SECONDS_BEFORE,
     TRAINING,
-    BaselineRun,
-    Cost,
-    Course,
+    Fed2GNNBaselineRun,
+    Fed2GNNCost,
+    Fed2GNNLossCurve,
     Fed2GNNRun,
+    Fed2GNNSetting,
     FedSageRun,
-    Setting,
     loss_after,
 )
 from fgl_reproduction.tables.fed2gnn_together import TogetherClient
 from fgl_reproduction.tables.statistics import CROSSING, EDGES_EACH, GRAPH_METRICS, NODES_EACH, WHOLE, Counted, Federate
-from fgl_reproduction.tables.table import Case, Measure, Paper
+from fgl_reproduction.tables.table import Measure, Paper, TableCase
 
 PAPER = Paper("Fed2GNN", "anonymous submission", ("Cora", "CS", "DBLP"), (ACCURACY,))
 CLIENTS = (5, 10, 15)
@@ -44,30 +44,32 @@ EXCHANGED = (Fed2GNNBaseline.FEDAVG.value, Fed2GNNBaseline.FULL.value)
 """What has the latent map because Fed2GNN has it, not because it says anything of features."""
 
 
-def _measure(method: str, setting: Setting) -> Measure:
+def _measure(method: str, setting: Fed2GNNSetting) -> Measure:
     if method == FEDSAGE:
         return FedSageRun(setting)
-    return Fed2GNNRun(setting) if method == FED2GNN else BaselineRun(Fed2GNNBaseline(method), setting)
+    return Fed2GNNRun(setting) if method == FED2GNN else Fed2GNNBaselineRun(Fed2GNNBaseline(method), setting)
 
 
-def _clients(printed: str, methods: tuple[str, ...]) -> Iterator[Case]:
+def _clients(printed: str, methods: tuple[str, ...]) -> Iterator[TableCase]:
     for method in methods:
         for clients in CLIENTS:
-            setting = Setting(BACKBONES[printed], clients)
-            yield Case(f"{printed}, clients {clients}", method, _measure(method, setting), clients)
+            setting = Fed2GNNSetting(BACKBONES[printed], clients)
+            yield TableCase(f"{printed}, clients {clients}", method, _measure(method, setting), clients)
     for method in EXCHANGED:
         for clients in CLIENTS:
-            run = BaselineRun(Fed2GNNBaseline(method), Setting(BACKBONES[printed], clients), mapped=False)
-            yield Case(f"{printed}, clients {clients}", f"{method}, {UNMAPPED}", run, clients, beside=method)
+            run = Fed2GNNBaselineRun(Fed2GNNBaseline(method), Fed2GNNSetting(BACKBONES[printed], clients), mapped=False)
+            yield TableCase(f"{printed}, clients {clients}", f"{method}, {UNMAPPED}", run, clients, beside=method)
 
 
-def _central(printed: str) -> Case:
+def _central(printed: str) -> TableCase:
     method = Fed2GNNBaseline.CENTRAL
-    return Case(f"{printed}, central", method.value, BaselineRun(method, Setting(BACKBONES[printed])))
+    return TableCase(
+        f"{printed}, central", method.value, Fed2GNNBaselineRun(method, Fed2GNNSetting(BACKBONES[printed]))
+    )
 
 
 def _dealt_among(clients: int) -> Federate:
-    return lambda data, _choices, seed: Setting("gcn", clients).federated(data, seed)
+    return lambda data, _choices, seed: Fed2GNNSetting("gcn", clients).federated(data, seed)
 
 
 _SPLIT_NOTE = (
@@ -106,14 +108,14 @@ TABLE_2 = PAPER.table(
 )
 
 
-def _by_depth() -> Iterator[Case]:
+def _by_depth() -> Iterator[TableCase]:
     for method in (Fed2GNNBaseline.FEDAVG.value, Fed2GNNBaseline.FULL.value, FED2GNN):
         for depth in DEPTHS:
-            setting = Setting("dagnn", FIGURE_CLIENTS, hops=depth)
-            yield Case(f"DAGNN, layers {depth}", method, _measure(method, setting), None)
+            setting = Fed2GNNSetting("dagnn", FIGURE_CLIENTS, hops=depth)
+            yield TableCase(f"DAGNN, layers {depth}", method, _measure(method, setting), None)
     for depth in DEPTHS:
-        central = BaselineRun(Fed2GNNBaseline.CENTRAL, Setting("dagnn", hops=depth))
-        yield Case(f"DAGNN, layers {depth}", Fed2GNNBaseline.CENTRAL.value, central)
+        central = Fed2GNNBaselineRun(Fed2GNNBaseline.CENTRAL, Fed2GNNSetting("dagnn", hops=depth))
+        yield TableCase(f"DAGNN, layers {depth}", Fed2GNNBaseline.CENTRAL.value, central)
 
 
 FIGURE_3 = PAPER.table(
@@ -133,10 +135,10 @@ FIGURE_4 = PAPER.table(
     "accuracy over the most neighbours d that a node asks about",
     datasets=("Cora",),
     cases=tuple(
-        Case(
+        TableCase(
             f"{printed}, d {most}",
             FED2GNN,
-            Fed2GNNRun(Setting(BACKBONES[printed], FIGURE_CLIENTS, neighbours=most)),
+            Fed2GNNRun(Fed2GNNSetting(BACKBONES[printed], FIGURE_CLIENTS, neighbours=most)),
         )
         for printed in ("GCN", "DAGNN")
         for most in BREADTHS
@@ -150,12 +152,12 @@ FIGURE_4 = PAPER.table(
 )
 
 _TEN_COURSES = tuple(
-    Case(f"GCN, {printed}", method, Course(run(setting)))
+    TableCase(f"GCN, {printed}", method, Fed2GNNLossCurve(run(setting)))
     for printed, partition in (("Louvain", PARTITION), ("random", "random"))
-    for setting in (Setting("gcn", FIGURE_CLIENTS, partition=partition),)
+    for setting in (Fed2GNNSetting("gcn", FIGURE_CLIENTS, partition=partition),)
     for method, run in (
-        (Fed2GNNBaseline.FEDAVG.value, partial(BaselineRun, Fed2GNNBaseline.FEDAVG)),
-        (Fed2GNNBaseline.FULL.value, partial(BaselineRun, Fed2GNNBaseline.FULL)),
+        (Fed2GNNBaseline.FEDAVG.value, partial(Fed2GNNBaselineRun, Fed2GNNBaseline.FEDAVG)),
+        (Fed2GNNBaseline.FULL.value, partial(Fed2GNNBaselineRun, Fed2GNNBaseline.FULL)),
         (FED2GNN, Fed2GNNRun),
     )
 )
@@ -176,14 +178,14 @@ FIGURE_5 = PAPER.table(
 TOGETHER = f"{FED2GNN}, decoders trained together"
 
 
-def _by_decoder() -> Iterator[Case]:
+def _by_decoder() -> Iterator[TableCase]:
     for method, make in (
-        (Fed2GNNBaseline.FEDAVG.value, partial(BaselineRun, Fed2GNNBaseline.FEDAVG)),
+        (Fed2GNNBaseline.FEDAVG.value, partial(Fed2GNNBaselineRun, Fed2GNNBaseline.FEDAVG)),
         (FED2GNN, Fed2GNNRun),
         (TOGETHER, partial(Fed2GNNRun, kind=TogetherClient)),
     ):
         for clients in CLIENTS:
-            yield Case(f"GCN, clients {clients}", method, make(Setting("gcn", clients)), clients)
+            yield TableCase(f"GCN, clients {clients}", method, make(Fed2GNNSetting("gcn", clients)), clients)
 
 
 FIGURE_6 = PAPER.table(
@@ -208,7 +210,11 @@ FIGURE_7 = PAPER.table(
     datasets=("Cora",),
     cases=(
         *(
-            Case(f"layers {hops}, clients {clients}", FED2GNN, Cost(Fed2GNNRun(Setting("dagnn", clients, hops=hops))))
+            TableCase(
+                f"layers {hops}, clients {clients}",
+                FED2GNN,
+                Fed2GNNCost(Fed2GNNRun(Fed2GNNSetting("dagnn", clients, hops=hops))),
+            )
             for clients in CLIENTS
             for hops in (2, 3, 4, 5)
         ),
@@ -228,7 +234,11 @@ FIGURE_8 = PAPER.table(
     "time of building trees and of training, over the number of layers",
     datasets=("Cora",),
     cases=tuple(
-        Case(f"DAGNN, layers {hops}", FED2GNN, Cost(Fed2GNNRun(Setting("dagnn", FIGURE_CLIENTS, hops=hops))))
+        TableCase(
+            f"DAGNN, layers {hops}",
+            FED2GNN,
+            Fed2GNNCost(Fed2GNNRun(Fed2GNNSetting("dagnn", FIGURE_CLIENTS, hops=hops))),
+        )
         for hops in (2, 3, 4, 5)
     ),
     metrics=(SECONDS_BEFORE, SECONDS),
@@ -250,7 +260,9 @@ TABLE_3 = PAPER.table(
 TABLE_4 = PAPER.table(
     "table4",
     "nodes and edges of the clients' subgraphs",
-    cases=tuple(Case(f"clients {clients}", "data", Counted(_dealt_among(clients)), clients) for clients in CLIENTS),
+    cases=tuple(
+        TableCase(f"clients {clients}", "data", Counted(_dealt_among(clients)), clients) for clients in CLIENTS
+    ),
     metrics=(NODES_EACH, EDGES_EACH, CROSSING),
     notes=("Run s draws the partition, Louvain with delta 40, with seed s. Edges have no direction.", _DATA_NOTE),
 )

@@ -14,11 +14,11 @@ from fgl_secure.coins import Coins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import learn_latent, mapped, model_of
+from fgl_secure.methods.fed2gnn.program import learn_latent, model_of, project_features
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.training.averaging import Averaged
+from fgl_secure.training.averaging import AveragedRounds
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, backbone_of, degree_weights
@@ -36,7 +36,7 @@ class Fed2GNNBaseline(StrEnum):
     """One party has everything."""
 
 
-class Seen(Averaged):
+class Seen(AveragedRounds):
     """One client of a baseline.
 
     Args:
@@ -53,7 +53,7 @@ class Seen(Averaged):
         self,
         talk: Collectives,
         preset: Fed2GNNPreset,
-        seen: FederatedGraph,
+        graph: FederatedGraph,
         reach: int,
         *,
         backbone: str = "gcn",
@@ -63,7 +63,7 @@ class Seen(Averaged):
         model = model_of(backbone, talk.silo.facts, preset, seed)
         super().__init__(talk, preset, model, seed=seed, device=device)
         self.preset = preset
-        self._seen, self._reach, self._kind = seen, reach, backbone_of(backbone).propagation
+        self._seen, self._reach, self._kind = graph, reach, backbone_of(backbone).propagation
 
     def begin(self) -> None:
         """Learns the latent map."""
@@ -74,7 +74,9 @@ class Seen(Averaged):
         """The nodes that it sees."""
         latent = self.kept.get("latent")
         nodes = nodes_within(self._seen, self.silo.nodes, self._reach)
-        features = self._seen.features[nodes] if latent is None else mapped(self._seen.features[nodes], latent)
+        features = (
+            self._seen.features[nodes] if latent is None else project_features(self._seen.features[nodes], latent)
+        )
         return surroundings(self._seen, nodes, features, self._kind, self.device)
 
 

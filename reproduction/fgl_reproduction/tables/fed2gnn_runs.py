@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from fgl_reproduction.methods.fedsage.program import FedSagePreset, fedsage_preset
 from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
-from fgl_reproduction.tables.costs import MEGA, Sent, sent
+from fgl_reproduction.tables.costs import MEGA, Sent, count_sent
 from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
 from fgl_reproduction.tables.statistics import with_labels
 from fgl_reproduction.tables.table import Choices, Metric
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, partition, random_split
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
+from fgl_secure.methods.fed2gnn.program import Fed2GNNClient, clients_of
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.schemes import parse
 from fgl_secure.training.job import Job
@@ -33,7 +33,7 @@ PARTITION = "louvain-delta"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class Fed2GNNSetting:
     """What varies from run to run.
 
     Attributes:
@@ -76,13 +76,13 @@ class Fed2GNNRun:
         kind: a client's program.
     """
 
-    setting: Setting
-    kind: type[Fed2GNN] = Fed2GNN
+    setting: Fed2GNNSetting
+    kind: type[Fed2GNNClient] = Fed2GNNClient
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once; the choices' scheme computes the sums over neighbours."""
         clients = self.job(data, choices, seed)
-        return _measured(clients.train(clients.channel(SimulationCoins(seed))))
+        return _accuracy(clients.train(clients.channel(SimulationCoins(seed))))
 
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
         """The clients."""
@@ -99,7 +99,7 @@ class Fed2GNNRun:
 
 
 @dataclass(frozen=True, slots=True)
-class BaselineRun:
+class Fed2GNNBaselineRun:
     """One run of a baseline, as a measure.
 
     Attributes:
@@ -109,12 +109,12 @@ class BaselineRun:
     """
 
     baseline: Fed2GNNBaseline
-    setting: Setting
+    setting: Fed2GNNSetting
     mapped: bool = True
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, in the clear."""
-        return _measured(self.job(data, choices, seed).train())
+        return _accuracy(self.job(data, choices, seed).train())
 
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
         """The clients."""
@@ -133,15 +133,15 @@ class FedSageRun:
         setting: who has what.
     """
 
-    setting: Setting
+    setting: Fed2GNNSetting
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, in the clear, on features as they are."""
         graph, shared = self.setting.federated(data, seed), self.setting.preset(data, choices)
-        settings = {each.name: getattr(shared, each.name) for each in fields(AveragedPreset)}
+        settings = {field.name: getattr(shared, field.name) for field in fields(AveragedPreset)}
         preset = FedSagePreset(**settings, generator=fedsage_preset(choices.preset).generator)
         backbone, device = self.setting.backbone, choices.place
-        return _measured(fedsage_clients(graph, {}, preset, backbone=backbone, seed=seed, device=device).train())
+        return _accuracy(fedsage_clients(graph, {}, preset, backbone=backbone, seed=seed, device=device).train())
 
 
 LOSS_AFTER = (1, 10, 25, 50, 100, 200)
@@ -154,14 +154,14 @@ def loss_after(rounds: int) -> Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Fed2GNNLossCurve:
     """The losses of one run while it trains, as a measure.
 
     Attributes:
         run: what is trained.
     """
 
-    run: Fed2GNNRun | BaselineRun
+    run: Fed2GNNRun | Fed2GNNBaselineRun
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
@@ -175,7 +175,7 @@ SECONDS_BEFORE, SECONDS = Metric("before training (s)", 2), Metric("time per rou
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class Fed2GNNCost:
     """What one run of Fed2GNN sends, and how long it takes, as a measure.
 
     Attributes:
@@ -186,20 +186,20 @@ class Cost:
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        found = sent(self.run.job(data, choices, seed), seed)
-        return {**_megabytes(found), **_seconds(found.result)}
+        result = count_sent(self.run.job(data, choices, seed), seed)
+        return {**_megabytes(result), **_seconds(result.result)}
 
 
 def _megabytes(found: Sent) -> Mapping[Metric, float]:
     return {AMONG: found.among / MEGA, BEFORE: found.before / MEGA, TRAINING: found.training / MEGA}
 
 
-def _seconds(found: TrainingResult) -> Mapping[Metric, float]:
-    before = max(found.seconds - found.seconds_per_round * found.rounds, 0.0)
-    return {SECONDS_BEFORE: before, SECONDS: found.seconds_per_round}
+def _seconds(training: TrainingResult) -> Mapping[Metric, float]:
+    before = max(training.seconds - training.seconds_per_round * training.rounds, 0.0)
+    return {SECONDS_BEFORE: before, SECONDS: training.seconds_per_round}
 
 
-def _measured(result: TrainingResult) -> Mapping[Metric, float]:
+def _accuracy(result: TrainingResult) -> Mapping[Metric, float]:
     assert result.accuracy.test is not None
     return {ACCURACY: 100 * result.accuracy.test}
 

@@ -16,7 +16,7 @@ import torch
 
 from fgl_secure.methods.fed2gnn.decoder import Coordinates, Decoder, Neighbourhoods, directions
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
+from fgl_secure.methods.fed2gnn.program import Fed2GNNClient
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parameters import flat, overwrite
 from fgl_secure.training.server_sums import FRACTION_BITS
@@ -27,7 +27,7 @@ UNIT = 1024.0
 
 
 @dataclass(frozen=True, slots=True)
-class Together:
+class JointDecoding:
     """How the clients of a run train one decoder.
 
     Attributes:
@@ -68,7 +68,7 @@ class Together:
         """
         weight = sets / self.talk.silo.facts.nodes
         row = np.append(weight * flat(parameters).astype(np.float64), weight)
-        sums = self._sum(row, [each.numel() for each in parameters])
+        sums = self._sum(row, [parameter.numel() for parameter in parameters])
         if sums[-1]:
             overwrite(parameters, (sums[:-1] / sums[-1]).astype(np.float32))
 
@@ -78,8 +78,8 @@ class Together:
         A part that is zero everywhere counts as 1 large.
         """
         nodes, grown = self.talk.silo.facts.nodes, self.growth ** np.arange(data.elements.shape[1])
-        found = np.abs(data.elements).mean(axis=2).sum(axis=0) / grown
-        *magnitudes, elements = self._sum(np.append(found, len(data.elements)) / nodes)
+        result = np.abs(data.elements).mean(axis=2).sum(axis=0) / grown
+        *magnitudes, elements = self._sum(np.append(result, len(data.elements)) / nodes)
         size = np.array(magnitudes, dtype=np.float64) * grown / (elements or 1.0)
         return float(elements), np.where(size > 0, size, 1.0)
 
@@ -111,7 +111,7 @@ class TogetherDecoder(Decoder):
         preset: DecoderPreset,
         seed: int,
         device: torch.device,
-        together: Together,
+        together: JointDecoding,
     ) -> None:
         self._together, self._batches = together, seed
         super().__init__(data, most, preset, together.seed, device)
@@ -125,12 +125,12 @@ class TogetherDecoder(Decoder):
         self.coins.manual_seed(self._batches)
         super().train(data, preset)
 
-    def passed(self, data: Neighbourhoods) -> None:
+    def on_pass(self, data: Neighbourhoods) -> None:
         """Takes the mean."""
         self._together.average([*self.separator.parameters(), *self.predictor.parameters()], len(data.first))
 
 
-class TogetherClient(Fed2GNN):
+class TogetherClient(Fed2GNNClient):
     """One client of Fed2GNN whose decoders are all clients'."""
 
     def begin(self) -> None:
@@ -141,5 +141,5 @@ class TogetherClient(Fed2GNN):
     def decoder(self, data: Neighbourhoods, seed: int) -> Decoder:
         """One for all clients and sets of as many parts."""
         preset, parts = self.preset, data.elements.shape[1]
-        together = Together(self.talk, self.seed + parts, preset.row_growth)
+        together = JointDecoding(self.talk, self.seed + parts, preset.row_growth)
         return TogetherDecoder(data, preset.neighbours, preset.decoder, seed, self.device, together)

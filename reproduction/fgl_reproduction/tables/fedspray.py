@@ -10,15 +10,15 @@ from fgl_reproduction.tables.fedspray_baselines import Baseline
 from fgl_reproduction.tables.fedspray_runs import (
     MINORITY,
     OVERALL,
-    BaselineRun,
     Changes,
-    Clients,
+    FedSprayBaselineRun,
     FedSprayRun,
     MinorityRun,
+    NodePartition,
     minority_of,
 )
 from fgl_reproduction.tables.statistics import CLASSES, CLIENTS, EDGES_EACH, FEATURES, NODES_EACH, Counted
-from fgl_reproduction.tables.table import Case, Choices, Measure, Metric, Paper
+from fgl_reproduction.tables.table import Choices, Measure, Metric, Paper, TableCase
 from fgl_secure.graph import Graph
 
 PAPER = Paper("FedSpray", "KDD 2024", ("PubMed", "Physics"), (OVERALL, MINORITY))
@@ -32,29 +32,29 @@ LONGER = 500
 """Rounds of the public code's main program, where the paper says 300."""
 
 
-def _measure(method: str, backbone: str, clients: Clients, changes: Changes = ()) -> Measure | None:
+def _measure(method: str, backbone: str, clients: NodePartition, changes: Changes = ()) -> Measure | None:
     if method in NOT_IMPLEMENTED:
         return None
     if method == FEDSPRAY:
         return FedSprayRun(backbone, clients, changes)
-    return BaselineRun(Baseline(method), backbone, clients, changes)
+    return FedSprayBaselineRun(Baseline(method), backbone, clients, changes)
 
 
-def _cases(clients: Clients, methods: tuple[str, ...]) -> tuple[Case, ...]:
+def _cases(clients: NodePartition, methods: tuple[str, ...]) -> tuple[TableCase, ...]:
     return tuple(
-        Case(f"{printed}, {clients}", method, _measure(method, backbone, clients))
+        TableCase(f"{printed}, {clients}", method, _measure(method, backbone, clients))
         for printed, backbone in BACKBONES.items()
         for method in methods
     )
 
 
-def _longer() -> tuple[Case, ...]:
+def _longer() -> tuple[TableCase, ...]:
     """SGC learns slowly: lines beside the same printed numbers, with the rounds of the public code."""
     return tuple(
-        Case(
-            f"SGC, {Clients.PUBLISHED}",
+        TableCase(
+            f"SGC, {NodePartition.PUBLISHED}",
             f"{method}, {LONGER} rounds",
-            _measure(method, "sgc", Clients.PUBLISHED, (("epochs", LONGER),)),
+            _measure(method, "sgc", NodePartition.PUBLISHED, (("epochs", LONGER),)),
             beside=method,
         )
         for method in RUN
@@ -75,7 +75,7 @@ _MISSING = "Not available: the data sets WikiCS and Flickr."
 TABLE_2 = PAPER.table(
     "table2",
     "accuracy over all test nodes and over those of minority classes",
-    cases=(*_cases(Clients.PUBLISHED, METHODS), *_longer(), *_cases(Clients.LOUVAIN, RUN)),
+    cases=(*_cases(NodePartition.PUBLISHED, METHODS), *_longer(), *_cases(NodePartition.LOUVAIN, RUN)),
     notes=(
         f"{_CLIENTS_NOTE} Own Louvain takes every community above a floor of nodes instead.",
         f"Lines with {LONGER} rounds have as many as the public code's main program; the paper says 300.",
@@ -91,7 +91,7 @@ TABLE_3 = PAPER.table(
     "table3",
     "accuracy with and without structure proxies",
     cases=tuple(
-        Case(f"GCN, {Clients.PUBLISHED}", method, FedSprayRun("gcn", Clients.PUBLISHED, changes))
+        TableCase(f"GCN, {NodePartition.PUBLISHED}", method, FedSprayRun("gcn", NodePartition.PUBLISHED, changes))
         for method, changes in ((FEDSPRAY, ()), ("FedSpray without proxies", (("proxies", False),)))
     ),
     notes=("Without proxies S = 0 throughout (section 5.3.3).", _CLIENTS_NOTE, _SPLIT_NOTE, _METRIC_NOTE),
@@ -102,10 +102,10 @@ TABLE_5 = PAPER.table(
     "number of local epochs",
     datasets=("PubMed",),
     cases=tuple(
-        Case(
+        TableCase(
             f"GCN, local epochs {epochs}",
             method,
-            _measure(method, "gcn", Clients.PUBLISHED, (("local_epochs", epochs),)),
+            _measure(method, "gcn", NodePartition.PUBLISHED, (("local_epochs", epochs),)),
         )
         for epochs in (3, 5, 10)
         for method in (FEDAVG, FEDSPRAY)
@@ -126,7 +126,7 @@ FIGURE_2 = PAPER.table(
     "FedAvg with a perceptron and with a GNN on each client's minority nodes",
     datasets=("PubMed",),
     cases=tuple(
-        Case(f"FedAvg, {Clients.PUBLISHED}", printed, MinorityRun(backbone))
+        TableCase(f"FedAvg, {NodePartition.PUBLISHED}", printed, MinorityRun(backbone))
         for printed, backbone in (("MLP", "mlp"), ("GNN", "gcn"))
     ),
     metrics=(OVERALL, *(minority_of(client) for client in range(1, FIGURE_CLIENTS + 1))),
@@ -141,9 +141,12 @@ FIGURE_2 = PAPER.table(
 )
 
 
-def _varied(field: str, values: tuple[float, ...], backbone: str, named: Callable[[float], str]) -> tuple[Case, ...]:
+def _vary_field(
+    field: str, values: tuple[float, ...], backbone: str, named: Callable[[float], str]
+) -> tuple[TableCase, ...]:
     return tuple(
-        Case(named(value), FEDSPRAY, FedSprayRun(backbone, Clients.PUBLISHED, ((field, value),))) for value in values
+        TableCase(named(value), FEDSPRAY, FedSprayRun(backbone, NodePartition.PUBLISHED, ((field, value),)))
+        for value in values
     )
 
 
@@ -151,7 +154,7 @@ FIGURE_4 = PAPER.table(
     "fig4",
     "lambda_1, the weight of the encoder's soft targets",
     datasets=("PubMed",),
-    cases=_varied("teaching", (0.1, 1.0, 5.0, 10.0, 50.0), "sage", lambda value: f"GraphSAGE, lambda_1 {value:g}"),
+    cases=_vary_field("teaching", (0.1, 1.0, 5.0, 10.0, 50.0), "sage", lambda value: f"GraphSAGE, lambda_1 {value:g}"),
     notes=(
         "The paper prints no numbers for this figure: accuracy stays high for .1, 1 and 5 and falls beyond, minority "
         "accuracy falls where lambda_1 is small, and 10 is recommended for PubMed. Its part (b) is WikiCS, which can't "
@@ -166,7 +169,7 @@ FIGURE_5 = PAPER.table(
     "fig5",
     "number d_s of entries of a structure proxy",
     datasets=("Physics",),
-    cases=_varied("width", (16, 32, 64, 128, 256), "gcn", lambda value: f"GCN, d_s {value:g}"),
+    cases=_vary_field("width", (16, 32, 64, 128, 256), "gcn", lambda value: f"GCN, d_s {value:g}"),
     notes=(
         "The paper prints no numbers for this figure: 32 is about as good as 64, and more gain nothing. Its part (a) "
         "is WikiCS, which can't be had here. Feature embeddings are as wide as proxies, for they are added up.",
@@ -186,7 +189,7 @@ AS_PRINTED = (0, 4, 2, 3, 5, 1, 6)
 
 def class_figures(data: Graph, choices: Choices, seed: int, client: int) -> Mapping[Metric, float]:
     """What Table 1 counts of one client: it is of all nodes, whatever the split."""
-    graph = Clients.PUBLISHED.federated(data, seed, choices.data_root).restricted_to_silos()
+    graph = NodePartition.PUBLISHED.federated(data, seed, choices.data_root).restricted_to_silos()
     labels, own = graph.labels, graph.silo_of == client
     source, target = graph.edges
     degree = np.bincount(target, minlength=len(labels))
@@ -206,7 +209,7 @@ TABLE_1 = PAPER.table(
     "table1",
     "majority class and minority nodes of PubMed's clients",
     datasets=("PubMed",),
-    cases=tuple(Case(f"client {number}", "data", _of_client(own)) for number, own in enumerate(AS_PRINTED, 1)),
+    cases=tuple(TableCase(f"client {number}", "data", _of_client(own)) for number, own in enumerate(AS_PRINTED, 1)),
     metrics=(MAJORITY, MAJORITY_NODES, MINORITY_NODES, *HOMOPHILIES),
     notes=("Nothing is drawn, so that all seeds agree. Clients are in the paper's order.", _CLIENTS_NOTE),
 )
@@ -215,10 +218,10 @@ TABLE_4 = PAPER.table(
     "table4",
     "the data sets and their clients",
     cases=(
-        Case(
-            Clients.PUBLISHED.value,
+        TableCase(
+            NodePartition.PUBLISHED.value,
             "data",
-            Counted(lambda data, choices, seed: Clients.PUBLISHED.federated(data, seed, choices.data_root)),
+            Counted(lambda data, choices, seed: NodePartition.PUBLISHED.federated(data, seed, choices.data_root)),
         ),
     ),
     metrics=(CLIENTS, FEATURES, NODES_EACH, EDGES_EACH, CLASSES),

@@ -20,22 +20,30 @@ from fgl_reproduction.methods.fedstar.structure import StructureEncoder, structu
 from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.client import ChosenRounds, adam, chosen, drawn_network
-from fgl_secure.methods.fedspray.networks import NETWORKS, Affine, MakeNetwork, Network, Product, Subgraph, draw_weights
+from fgl_secure.methods.fedspray.client import ChosenRounds, adam, choose_rounds, drawn_network
+from fgl_secure.methods.fedspray.networks import (
+    NETWORKS,
+    ClassNetwork,
+    MakeNetwork,
+    Product,
+    ProxyAffine,
+    Subgraph,
+    draw_weights,
+)
 from fgl_secure.methods.fedspray.preset import FedSprayPreset
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import COUNTS, share_of
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind
 from fgl_secure.training.rounds import Figures
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
 
 
-class Perceptron(Network):
+class FeaturePerceptron(ClassNetwork):
     """Two layers that look at features alone: what section 3.1 compares with.
 
     Args:
@@ -46,8 +54,8 @@ class Perceptron(Network):
 
     def __init__(self, features: int, hidden: int, classes: int) -> None:
         super().__init__()
-        self.first = Affine(features, hidden)
-        self.second = Affine(hidden, classes)
+        self.first = ProxyAffine(features, hidden)
+        self.second = ProxyAffine(hidden, classes)
 
     def scores(self, subgraph: Subgraph) -> torch.Tensor:
         """relu(X W_1 + b_1) W_2 + b_2."""
@@ -56,7 +64,7 @@ class Perceptron(Network):
         return scores
 
 
-KNOWN: Mapping[str, MakeNetwork] = {**NETWORKS, "mlp": Perceptron}
+KNOWN: Mapping[str, MakeNetwork] = {**NETWORKS, "mlp": FeaturePerceptron}
 """Networks of baselines by name."""
 
 
@@ -64,7 +72,7 @@ WALKS = DEGREES = 16
 """Columns of structure features, as in FedStar's public code."""
 
 
-class StructuredNetwork(Network):
+class StructuredNetwork(ClassNetwork):
     """A network of two layers, or of two hops and one map, beside a structure encoder.
 
     Args:
@@ -87,14 +95,14 @@ class StructuredNetwork(Network):
         self._backbone, layers = backbone, 1 if backbone == "sgc" else 2
         self.structure = StructureEncoder(WALKS + DEGREES, hidden, layers - 1, torch.Generator())
         ends = [(features, classes)] if layers == 1 else [(features, hidden), (hidden, classes)]
-        self.layers = nn.ModuleList(Affine(inputs, outputs) for inputs, outputs in ends)
+        self.layers = nn.ModuleList(ProxyAffine(inputs, outputs) for inputs, outputs in ends)
         self.told = nn.ParameterList(nn.Parameter(torch.zeros(hidden, outputs)) for _, outputs in ends)
         own = ends if backbone == "sage" else []
         self.own = nn.ParameterList(nn.Parameter(torch.zeros(inputs + hidden, outputs)) for inputs, outputs in own)
 
     def scores(self, subgraph: Subgraph) -> torch.Tensor:
         """Layer by layer, with ReLU between them."""
-        encoded = self.structure(self.rows, _Convolution(subgraph.convolution))
+        encoded = self.structure(self.rows, _ConvolutionOperator(subgraph.convolution))
         h = self._layer(0, subgraph.features, encoded[0], subgraph)
         if len(self.layers) == 1:
             return h
@@ -103,11 +111,11 @@ class StructuredNetwork(Network):
 
     def _layer(self, number: int, rows: Product, s: torch.Tensor, subgraph: Subgraph) -> torch.Tensor:
         layer = self.layers[number]
-        assert isinstance(layer, Affine)
+        assert isinstance(layer, ProxyAffine)
         sent: torch.Tensor = rows(layer.weight) + s @ self.told[number]
         if self._backbone == "sage":
-            at = len(layer.weight)
-            kept: torch.Tensor = rows(self.own[number][:at]) + s @ self.own[number][at:]
+            index = len(layer.weight)
+            kept: torch.Tensor = rows(self.own[number][:index]) + s @ self.own[number][index:]
             return subgraph.neighbour_mean(sent) + kept + layer.bias
         once = subgraph.convolution(sent)
         return (subgraph.convolution(once) if self._backbone == "sgc" else once) + layer.bias
@@ -116,7 +124,7 @@ class StructuredNetwork(Network):
 COUPLED = ("gcn", "sgc", "sage")
 
 
-class _Convolution:
+class _ConvolutionOperator:
     """A product as an operator."""
 
     def __init__(self, product: Product) -> None:
@@ -135,7 +143,7 @@ def structured_network(backbone: str, silo: Silo, preset: FedSprayPreset, draws:
     rows = torch.from_numpy(structure_rows(len(silo.nodes), silo.alone.edges, WALKS, DEGREES))
     network = StructuredNetwork(backbone, (silo.facts.features, preset.hidden, silo.facts.classes), rows)
     draw_weights(network, draws, preset.uniform_weights)
-    common = [each.detach().clone() for each in network.structure.parameters()]
+    common = [item.detach().clone() for item in network.structure.parameters()]
     for _ in range(silo.silo):
         draw_weights(network, draws, preset.uniform_weights)
     with torch.no_grad():
@@ -185,7 +193,7 @@ class PlainClient(ChosenRounds):
         if baseline is Baseline.FEDSTAR:
             structured = structured_network(backbone, talk.silo, preset, draws)
             self._averaged = list(structured.structure.parameters())
-            self.network: Network = structured.to(place)
+            self.network: ClassNetwork = structured.to(place)
         else:
             alone = baseline is Baseline.LOCAL
             drawn = talk.silo.silo if alone else 0
@@ -203,19 +211,19 @@ class PlainClient(ChosenRounds):
         """Scores the network, trains it, and takes the mean of all where there is one."""
         self._predict()
         loss = self._train()
-        return self._federated(loss, number) if self._averaged else self.added(loss)[1]
+        return self._federated(loss, number) if self._averaged else self.sum_parts(loss)[1]
 
     def _federated(self, loss: float, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         weight = len(self.silo.nodes) / self.silo.facts.nodes
         part = weight * flat(self._averaged).astype(np.float64)
-        (mean,), figures = self.added(loss, [part], np.array([weight]))
+        (mean,), figures = self.sum_parts(loss, [part], np.array([weight]))
         overwrite(self._averaged, mean)
         return figures
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Scores the network as it is."""
         self._predict()
-        return self.added(0.0)[1]
+        return self.sum_parts(0.0)[1]
 
     def _predict(self) -> None:
         with torch.no_grad():
@@ -239,7 +247,7 @@ class PlainClient(ChosenRounds):
 
     def state(self) -> dict[str, Array]:
         """Parameters, and what the optimiser remembers."""
-        return {**super().state(), "values": flat(self._parameters), **under("optimiser", remembered(self._steps))}
+        return {**super().state(), "values": flat(self._parameters), **under("optimiser", optimiser_state(self._steps))}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
@@ -275,16 +283,16 @@ class ClusteredClient(PlainClient):
         silo, clusters, before = self.silo.silo, self.clusters, self.kept["means"]
         own, cluster = flat(self._averaged).astype(np.float64), int(clusters.of[silo])
         mine = len(self.silo.nodes) / self.silo.facts.nodes * (np.arange(clusters.count) == cluster)
-        means, figures = self.added(loss, [own * each for each in mine], mine)
+        means, figures = self.sum_parts(loss, [own * item for item in mine], mine)
         norms = np.zeros(len(clusters.of))
         norms[silo] = np.linalg.norm(own - before[cluster])
         with self.talk.evaluation():
             told, _ = self.talk.server(norms, grid=self.talk.grid(FRACTION_BITS))
-        found, of = np.stack(means).astype(np.float32), clusters.of.copy()
-        clusters.see(number, told, np.linalg.norm(found - before, axis=1))
+        result, of = np.stack(means).astype(np.float32), clusters.of.copy()
+        clusters.see(number, told, np.linalg.norm(result - before, axis=1))
         _, first = np.unique(clusters.of, return_index=True)
-        self.kept["means"] = found[of[first]]
-        overwrite(self._averaged, found[cluster])
+        self.kept["means"] = result[of[first]]
+        overwrite(self._averaged, result[cluster])
         return figures
 
     @property
@@ -314,7 +322,7 @@ def plain_clients(
 ) -> Job:
     """The clients of a baseline; arguments as for `clients_of`."""
     kind = ClusteredClient if baseline is Baseline.GCFL else PlainClient
-    return chosen(
+    return choose_rounds(
         graph,
         scheme,
         preset,

@@ -30,7 +30,7 @@ FLOOR = 1000
 """Least nodes of a community that becomes a client, or a twentieth of the graph if that is less."""
 
 
-class Clients(StrEnum):
+class NodePartition(StrEnum):
     """Who has which nodes; the value is what tables call it."""
 
     PUBLISHED = "published clients"
@@ -38,7 +38,9 @@ class Clients(StrEnum):
 
     def federated(self, data: Graph, seed: int, data_root: Path | None) -> FederatedGraph:
         """The data set among these clients; the seed repeats communities and split."""
-        client_of = _published(data.name, data_root) if self is Clients.PUBLISHED else _communities(data, seed)
+        client_of = (
+            _load_partition(data.name, data_root) if self is NodePartition.PUBLISHED else _communities(data, seed)
+        )
         return kept_clients(data, client_of, seed, partition=self.value)
 
 
@@ -53,18 +55,21 @@ class FedSprayRun:
     """
 
     backbone: str
-    clients: Clients
+    clients: NodePartition
     changes: Changes = ()
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        preset, graph = chosen(data, choices, self.changes), self.clients.federated(data, seed, choices.data_root)
+        preset, graph = (
+            choose_preset(data, choices, self.changes),
+            self.clients.federated(data, seed, choices.data_root),
+        )
         clients = clients_of(graph, Plaintext(), preset, backbone=self.backbone, seed=seed, device=choices.place)
-        return _measured(clients.train())
+        return _accuracies(clients.train())
 
 
 @dataclass(frozen=True, slots=True)
-class BaselineRun:
+class FedSprayBaselineRun:
     """One run of a baseline, as a measure.
 
     Attributes:
@@ -76,16 +81,16 @@ class BaselineRun:
 
     baseline: Baseline
     backbone: str
-    clients: Clients
+    clients: NodePartition
     changes: Changes = ()
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        return _measured(self.job(data, choices, seed).train())
+        return _accuracies(self.job(data, choices, seed).train())
 
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
         """The clients."""
-        preset = chosen(data, choices, self.changes)
+        preset = choose_preset(data, choices, self.changes)
         graph = self.clients.federated(data, seed, choices.data_root)
         return plain_clients(
             self.baseline, graph, Plaintext(), preset, backbone=self.backbone, seed=seed, device=choices.place
@@ -104,13 +109,13 @@ class MinorityRun:
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        run, shares = BaselineRun(Baseline.FEDAVG, self.backbone, Clients.PUBLISHED), list[float]()
+        run, shares = FedSprayBaselineRun(Baseline.FEDAVG, self.backbone, NodePartition.PUBLISHED), list[float]()
 
         def see(programs: tuple[Program, ...]) -> None:
             shares[:] = [program.own_minority for program in programs if isinstance(program, PlainClient)]
 
         result = replace(run.job(data, choices, seed), shown=see).train()
-        overall = {OVERALL: _measured(result)[OVERALL]}
+        overall = {OVERALL: _accuracies(result)[OVERALL]}
         return overall | {minority_of(client): 100 * share for client, share in enumerate(shares, 1)}
 
 
@@ -119,7 +124,7 @@ def minority_of(client: int) -> Metric:
     return Metric(f"minority accuracy, client {client} (%)", 2)
 
 
-def chosen(data: Graph, choices: Choices, changes: Changes = ()) -> FedSprayPreset:
+def choose_preset(data: Graph, choices: Choices, changes: Changes = ()) -> FedSprayPreset:
     """The preset that the choices name, but for some of its fields; the choices' own number of rounds comes last.
 
     Raises:
@@ -130,13 +135,13 @@ def chosen(data: Graph, choices: Choices, changes: Changes = ()) -> FedSprayPres
     return preset.with_epochs(choices.epochs)
 
 
-def _measured(result: TrainingResult) -> Mapping[Metric, float]:
+def _accuracies(result: TrainingResult) -> Mapping[Metric, float]:
     assert result.accuracy.test is not None
     return {OVERALL: 100 * result.accuracy.test, MINORITY: 100 * float(result.report["minority"])}
 
 
 @lru_cache(maxsize=2)
-def _published(name: str, data_root: Path | None) -> NDArray[np.int64]:
+def _load_partition(name: str, data_root: Path | None) -> NDArray[np.int64]:
     return fedspray_partition(name, data_root)
 
 

@@ -35,13 +35,13 @@ from fgl_reproduction.tables.fedstruct_runs import (
     H2V_F,
     LOCAL,
     PAPER,
-    BaselineRun,
+    FedStructBaselineRun,
     FedStructRun,
+    FedStructSetting,
     Make,
-    Setting,
 )
 from fgl_reproduction.tables.statistics import GRAPH_METRICS, WHOLE
-from fgl_reproduction.tables.table import Case
+from fgl_reproduction.tables.table import TableCase
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind
 from fgl_secure.methods.fedstruct.program import HOP2VEC
 
@@ -68,29 +68,31 @@ _PARTITIONS = {"Louvain": "louvain-packed", "random": "binomial", "K-means": "km
 
 
 def _baselines(*baselines: FedStructBaseline) -> tuple[Named, ...]:
-    return tuple((each.name, partial(BaselineRun, each)) for each in baselines)
+    return tuple((baseline.name, partial(FedStructBaselineRun, baseline)) for baseline in baselines)
 
 
-def _central(*baselines: FedStructBaseline) -> Iterator[Case]:
-    return (Case(CENTRAL, each.name, BaselineRun(each, Setting(1))) for each in baselines)
+def _central(*baselines: FedStructBaseline) -> Iterator[TableCase]:
+    return (
+        TableCase(CENTRAL, baseline.name, FedStructBaselineRun(baseline, FedStructSetting(1))) for baseline in baselines
+    )
 
 
-def _by_partition(methods: Sequence[Named]) -> Iterator[Case]:
+def _by_partition(methods: Sequence[Named]) -> Iterator[TableCase]:
     for name, make in methods:
         for printed, partition in _PARTITIONS.items():
-            yield Case(printed, name, make(Setting(CLIENTS, partition)), CLIENTS)
+            yield TableCase(printed, name, make(FedStructSetting(CLIENTS, partition)), CLIENTS)
 
 
-def _by_share(methods: Sequence[Named], shares: Sequence[int], partition: str = "binomial") -> Iterator[Case]:
+def _by_share(methods: Sequence[Named], shares: Sequence[int], partition: str = "binomial") -> Iterator[TableCase]:
     for name, make in methods:
         for share in shares:
-            yield Case(f"labelled {share} %", name, make(Setting(CLIENTS, partition, share / 100)))
+            yield TableCase(f"labelled {share} %", name, make(FedStructSetting(CLIENTS, partition, share / 100)))
 
 
-def _by_clients(methods: Sequence[Named], numbers: Sequence[int]) -> Iterator[Case]:
+def _by_clients(methods: Sequence[Named], numbers: Sequence[int]) -> Iterator[TableCase]:
     for name, make in methods:
         for clients in numbers:
-            yield Case(f"clients {clients}", name, make(Setting(clients)), clients)
+            yield TableCase(f"clients {clients}", name, make(FedStructSetting(clients)), clients)
 
 
 _SPLIT_NOTE = (
@@ -208,13 +210,15 @@ _NUMBERS = (5, 10, 20, 30, 40, 50)
 _FIGURE: tuple[Named, ...] = (*_STRUCTURES, (FEDSGD_GNN.name, FEDSGD))
 
 
-def _by_depth() -> Iterator[Case]:
+def _by_depth() -> Iterator[TableCase]:
     for name, features in zip((name for name, _ in _STRUCTURES), ("degree", "fedstar", HOP2VEC), strict=True):
         for hops in _DEPTHS:
-            yield Case(f"hops {hops}", name, FedStructRun(features, Setting(CLIENTS, "kmeans"), hops=hops))
+            yield TableCase(
+                f"hops {hops}", name, FedStructRun(features, FedStructSetting(CLIENTS, "kmeans"), hops=hops)
+            )
     for hops in _DEPTHS:
-        alone = FedStructRun(HOP2VEC, Setting(CLIENTS, "kmeans"), hops=hops, structure_alone=True)
-        yield Case(f"hops {hops}", "FedStruct (H2V s)", alone)
+        alone = FedStructRun(HOP2VEC, FedStructSetting(CLIENTS, "kmeans"), hops=hops, structure_alone=True)
+        yield TableCase(f"hops {hops}", "FedStruct (H2V s)", alone)
 
 
 CURVES = PAPER.table(
@@ -253,7 +257,11 @@ LABELS = PAPER.table(
     datasets=("Photo",),
     cases=(
         *(
-            Case(f"labelled {share} %", CENTRAL_GNN.name, BaselineRun(CENTRAL_GNN, Setting(1, labelled=share / 100)))
+            TableCase(
+                f"labelled {share} %",
+                CENTRAL_GNN.name,
+                FedStructBaselineRun(CENTRAL_GNN, FedStructSetting(1, labelled=share / 100)),
+            )
             for share in (1, 10, 50)
         ),
         *_by_share(

@@ -16,7 +16,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedstruct.exchange import NoExchange
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, Weighting
-from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, clients_of
+from fgl_secure.methods.fedstruct.program import FedStructClient, FedStructTask, clients_of
 from fgl_secure.runtime import Channel
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
@@ -27,7 +27,7 @@ from fgl_secure.training.rounds import Figures
 from fgl_secure.typing import Array
 
 
-class Sharing(Enum):
+class SharedParts(Enum):
     """What clients have in common."""
 
     EVERYTHING = "everything"
@@ -52,24 +52,24 @@ class FedStructBaseline:
 
     name: str
     kind: FeatureModelKind | None
-    sharing: Sharing
+    sharing: SharedParts
 
 
-CENTRAL_GNN = FedStructBaseline("Central GNN", FeatureModelKind.SAGE, Sharing.EVERYTHING)
-CENTRAL_DGCN = FedStructBaseline("Central DGCN", FeatureModelKind.DGCN, Sharing.EVERYTHING)
-CENTRAL_MLP = FedStructBaseline("Central MLP", None, Sharing.EVERYTHING)
-FEDAVG_GNN = FedStructBaseline("FedAvg GNN", FeatureModelKind.SAGE, Sharing.MODELS)
-FEDAVG_DGCN = FedStructBaseline("FedAvg DGCN", FeatureModelKind.DGCN, Sharing.MODELS)
-FEDAVG_MLP = FedStructBaseline("FedAvg MLP", None, Sharing.MODELS)
-FEDSGD_GNN = FedStructBaseline("FedSGD GNN", FeatureModelKind.SAGE, Sharing.GRADIENTS)
-FEDSGD_DGCN = FedStructBaseline("FedSGD DGCN", FeatureModelKind.DGCN, Sharing.GRADIENTS)
-FEDSGD_MLP = FedStructBaseline("FedSGD MLP", None, Sharing.GRADIENTS)
-LOCAL_GNN = FedStructBaseline("Local GNN", FeatureModelKind.SAGE, Sharing.NOTHING)
-LOCAL_DGCN = FedStructBaseline("Local DGCN", FeatureModelKind.DGCN, Sharing.NOTHING)
-LOCAL_MLP = FedStructBaseline("Local MLP", None, Sharing.NOTHING)
+CENTRAL_GNN = FedStructBaseline("Central GNN", FeatureModelKind.SAGE, SharedParts.EVERYTHING)
+CENTRAL_DGCN = FedStructBaseline("Central DGCN", FeatureModelKind.DGCN, SharedParts.EVERYTHING)
+CENTRAL_MLP = FedStructBaseline("Central MLP", None, SharedParts.EVERYTHING)
+FEDAVG_GNN = FedStructBaseline("FedAvg GNN", FeatureModelKind.SAGE, SharedParts.MODELS)
+FEDAVG_DGCN = FedStructBaseline("FedAvg DGCN", FeatureModelKind.DGCN, SharedParts.MODELS)
+FEDAVG_MLP = FedStructBaseline("FedAvg MLP", None, SharedParts.MODELS)
+FEDSGD_GNN = FedStructBaseline("FedSGD GNN", FeatureModelKind.SAGE, SharedParts.GRADIENTS)
+FEDSGD_DGCN = FedStructBaseline("FedSGD DGCN", FeatureModelKind.DGCN, SharedParts.GRADIENTS)
+FEDSGD_MLP = FedStructBaseline("FedSGD MLP", None, SharedParts.GRADIENTS)
+LOCAL_GNN = FedStructBaseline("Local GNN", FeatureModelKind.SAGE, SharedParts.NOTHING)
+LOCAL_DGCN = FedStructBaseline("Local DGCN", FeatureModelKind.DGCN, SharedParts.NOTHING)
+LOCAL_MLP = FedStructBaseline("Local MLP", None, SharedParts.NOTHING)
 
 
-class BaselineClient(FedStruct):
+class BaselineClient(FedStructClient):
     """A client that trains a model of its own, which is averaged with those of others or not.
 
     Args:
@@ -78,7 +78,7 @@ class BaselineClient(FedStruct):
         averaged: whether models are averaged after each step.
         own_ends: whether clients are tested each with the model that its own last step left, which the mean of the last
             round comes too late for, and keep LayerNorms that are never averaged, as in the public code.
-        rest: as for `FedStruct`.
+        rest: as for `FedStructClient`.
     """
 
     alone = True
@@ -115,7 +115,7 @@ class BaselineClient(FedStruct):
     def _take(self, theta: Array) -> None:
         """Goes on with the mean over clients, but for LayerNorms that stay."""
         modules = self.model.models.modules() if self._own_ends else ()
-        staying = {id(leaf) for each in modules if isinstance(each, nn.LayerNorm) for leaf in each.parameters()}
+        staying = {id(leaf) for module in modules if isinstance(module, nn.LayerNorm) for leaf in module.parameters()}
         with torch.no_grad():
             for leaf, values in zip(self.model.theta, unflatten(theta, self.model.theta), strict=True):
                 if id(leaf) not in staying:
@@ -135,10 +135,10 @@ def baseline_job(
     chosen = replace(preset, feature_model=baseline.kind or FeatureModelKind.DGCN)
     chosen = chosen if baseline.kind else replace(chosen, feature_hops=0)
     task = FedStructTask(chosen, NoExchange(), seed=seed)
-    if baseline.sharing in (Sharing.EVERYTHING, Sharing.GRADIENTS):
+    if baseline.sharing in (SharedParts.EVERYTHING, SharedParts.GRADIENTS):
         return clients_of(graph, task, device=device)
     ends = preset.name == "paper" if own_ends is None else own_ends
-    averaged = baseline.sharing is Sharing.MODELS
+    averaged = baseline.sharing is SharedParts.MODELS
     return clients_of(graph, task, device=device, kind=partial(BaselineClient, averaged=averaged, own_ends=ends))
 
 
@@ -163,8 +163,8 @@ def train_baseline(
         progress: called after each round.
         own_ends: see `BaselineClient`; None has it under the `paper` preset.
     """
-    seen = graph.in_one_silo() if baseline.sharing is Sharing.EVERYTHING else graph
-    if baseline.sharing is Sharing.NOTHING:
+    seen = graph.in_one_silo() if baseline.sharing is SharedParts.EVERYTHING else graph
+    if baseline.sharing is SharedParts.NOTHING:
         _check_labelled(seen)
     channel = Channel(hierarchy_of(seen), SimulationCoins(seed))
     job = baseline_job(baseline, seen, preset, seed=seed, device=device, own_ends=own_ends)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
 from fgl_reproduction.methods.fedsage.program import fedsage_preset
-from fgl_reproduction.tables.costs import MEGA, Sent, sent
-from fgl_reproduction.tables.fedstruct_runs import PAPER, Setting, chosen, undirected
-from fgl_reproduction.tables.table import PLAINTEXT, Case, Choices, Metric
+from fgl_reproduction.tables.costs import MEGA, Sent, count_sent
+from fgl_reproduction.tables.fedstruct_runs import PAPER, FedStructSetting, choose_preset, load_undirected
+from fgl_reproduction.tables.table import PLAINTEXT, Choices, Metric, TableCase
 from fgl_secure.graph import Graph
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructTask, clients_of
@@ -33,7 +33,7 @@ DEGREE = "degree"
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class FedStructSizes:
     """What the paper's terms are made of.
 
     Attributes:
@@ -92,19 +92,19 @@ class StructureCost:
     """
 
     features: str
-    setting: Setting
+    setting: FedStructSetting
     scheme: str = PLAINTEXT
     known: bool = False
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, from the exchange of powers to the last round."""
-        graph, preset = undirected(data), chosen(data, choices)
+        graph, preset = load_undirected(data), choose_preset(data, choices)
         federated = self.setting.federated(graph, seed)
         task = FedStructTask(preset, self._exchange, self.features, seed)
-        run = sent(clients_of(federated, task, device=choices.place), seed)
-        sizes = Sizes(preset.epochs, self.setting.clients, graph.num_nodes, preset.structure_width,
+        run = count_sent(clients_of(federated, task, device=choices.place), seed)
+        sizes = FedStructSizes(preset.epochs, self.setting.clients, graph.num_nodes, preset.structure_width,
                       len(run.result.report["theta"]), preset.hops, preset.kept or graph.num_nodes)  # fmt: skip
-        return self._known(run, sizes) if self.known else self._exchanged(run, sizes)
+        return self._known_graph_figures(run, sizes) if self.known else self._exchange_figures(run, sizes)
 
     @property
     def _exchange(self) -> RowExchange:
@@ -113,13 +113,13 @@ class StructureCost:
             return RowExchange()
         return RowExchange(parse(self.scheme, (CLIENTS,))[1], parse(self.scheme, (SERVER,))[1])
 
-    def _exchanged(self, run: Sent, sizes: Sizes) -> Mapping[Metric, float]:
+    def _exchange_figures(self, run: Sent, sizes: FedStructSizes) -> Mapping[Metric, float]:
         learns = self.features == HOP2VEC
         told = 0 if learns else sizes.clients * sizes.width * sizes.nodes
         terms = sizes.powers + told, sizes.models + (sizes.features if learns else 0)
         return _figures(run, *terms)
 
-    def _known(self, run: Sent, sizes: Sizes) -> Mapping[Metric, float]:
+    def _known_graph_figures(self, run: Sent, sizes: FedStructSizes) -> Mapping[Metric, float]:
         """Nothing is exchanged before; gradients are those of the run, embeddings and derivatives are counted."""
         counted = sizes.derivatives
         if self.features == HOP2VEC:
@@ -136,17 +136,17 @@ class GeneratorCost:
         scheme: adds up gradients of generators and models.
     """
 
-    setting: Setting
+    setting: FedStructSetting
     scheme: str = PLAINTEXT
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        graph, preset = undirected(data), fedsage_preset(choices.preset).with_epochs(choices.epochs)
+        graph, preset = load_undirected(data), fedsage_preset(choices.preset).with_epochs(choices.epochs)
         schemes = {topology: parse(self.scheme, (topology,))[1] for topology in (CLIENTS, SERVER)}
         federated = self.setting.federated(graph, seed)
-        run = sent(fedsage_clients(federated, schemes, preset, seed=seed), seed)
+        run = count_sent(fedsage_clients(federated, schemes, preset, seed=seed), seed)
         parameters = len(run.result.report["theta"]) + len(run.result.report["generator"])
-        sizes = Sizes(preset.epochs + preset.rounds_together, self.setting.clients, graph.num_nodes,
+        sizes = FedStructSizes(preset.epochs + preset.rounds_together, self.setting.clients, graph.num_nodes,
                       graph.num_features, parameters)  # fmt: skip
         return _figures(run, 0, sizes.clients * sizes.models + sizes.features)
 
@@ -160,7 +160,7 @@ def _figures(run: Sent, terms_before: int, terms_training: int) -> Mapping[Metri
     }
 
 
-_TEN = Setting(10)
+_TEN = FedStructSetting(10)
 _SCHEMES = (PLAINTEXT, "pairwise-masking")
 _TERMS_NOTE = (
     "The paper prints orders, no numbers. Its terms are those orders with the sizes of the run, four bytes a number "
@@ -177,7 +177,7 @@ COSTS = PAPER.table(
     "what is sent before and during training",
     datasets=("Cora",),
     cases=tuple(
-        Case(scheme, name, measure)
+        TableCase(scheme, name, measure)
         for scheme in _SCHEMES
         for name, measure in (
             ("FedStruct", StructureCost(DEGREE, _TEN, scheme)),
@@ -200,8 +200,8 @@ COSTS_KNOWN = PAPER.table(
     "what is sent in training where the server knows the graph",
     datasets=("Cora",),
     cases=(
-        Case(PLAINTEXT, "FedStruct", StructureCost(DEGREE, _TEN, known=True)),
-        Case(PLAINTEXT, "FedStruct + Hop2Vec", StructureCost(HOP2VEC, _TEN, known=True)),
+        TableCase(PLAINTEXT, "FedStruct", StructureCost(DEGREE, _TEN, known=True)),
+        TableCase(PLAINTEXT, "FedStruct + Hop2Vec", StructureCost(HOP2VEC, _TEN, known=True)),
     ),
     metrics=(GRADIENTS, DERIVATIVES),
     notes=(

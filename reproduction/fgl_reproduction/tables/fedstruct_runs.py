@@ -32,7 +32,14 @@ from fgl_secure.graph.structure_features import adjacency_powers, combined_adjac
 from fgl_secure.methods.fedstruct.client import neighbour_means
 from fgl_secure.methods.fedstruct.exchange import Exchange, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, fedstruct_preset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, Given, client_features, clients_of
+from fgl_secure.methods.fedstruct.program import (
+    HOP2VEC,
+    FedStructClient,
+    FedStructTask,
+    Given,
+    client_features,
+    clients_of,
+)
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS as CLIENTS_SUM
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER
@@ -52,7 +59,7 @@ VALIDATION = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class FedStructSetting:
     """Who has what.
 
     Attributes:
@@ -76,7 +83,7 @@ class Setting:
         return FederatedGraph.from_assignment(data, client_of, masks, self.partition)
 
 
-class StructureScored(FedStruct):
+class StructureScored(FedStructClient):
     """A client whose model trains as FedStruct's, and predicts from structure embeddings alone."""
 
     def scores(self) -> torch.Tensor:
@@ -103,7 +110,7 @@ class FedStructRun:
     """
 
     features: str
-    setting: Setting
+    setting: FedStructSetting
     pruned: bool = True
     hops: int | None = None
     model: FeatureModelKind = FeatureModelKind.DGCN
@@ -112,24 +119,24 @@ class FedStructRun:
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        graph, preset = undirected(data), self._preset(data, choices)
+        graph, preset = load_undirected(data), self._preset(data, choices)
         federated = self.setting.federated(graph, seed)
         features = None if self.features == HOP2VEC else self._features(federated, preset, seed)
         rows = self._rows(graph, preset)
         means = neighbour_means(federated) if self.model is FeatureModelKind.SAGE else None
         exchange: Exchange = HopwiseExchange(Plaintext()) if rows is None else RowExchange()
 
-        def given(silo: Silo) -> Given:
+        def inputs_of(silo: Silo) -> Given:
             own = None if features is None else features[silo.nodes]
             return Given(None if rows is None else rows[silo.nodes], own, means)
 
         channel = Channel(hierarchy_of(federated), SimulationCoins(seed))
         task = FedStructTask(preset, exchange, self.features, seed)
-        kind = StructureScored if self.structure_alone else FedStruct
-        return _measured(clients_of(federated, task, device=choices.place, given=given, kind=kind).train(channel))
+        kind = StructureScored if self.structure_alone else FedStructClient
+        return _accuracy(clients_of(federated, task, device=choices.place, given=inputs_of, kind=kind).train(channel))
 
     def _preset(self, data: Graph, choices: Choices) -> FedStructPreset:
-        preset = chosen(data, choices)
+        preset = choose_preset(data, choices)
         kept = preset.kept if self.pruned else None
         return replace(preset, kept=kept, hops=self.hops or preset.hops, feature_model=self.model)
 
@@ -149,7 +156,7 @@ class FedStructRun:
 
 
 @dataclass(frozen=True, slots=True)
-class BaselineRun:
+class FedStructBaselineRun:
     """One run of a baseline, as a measure.
 
     Attributes:
@@ -158,17 +165,17 @@ class BaselineRun:
     """
 
     baseline: FedStructBaseline
-    setting: Setting
+    setting: FedStructSetting
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        graph = self.setting.federated(undirected(data), seed)
-        preset = chosen(data, choices)
-        return _measured(train_baseline(self.baseline, graph, preset, seed=seed, device=choices.place))
+        graph = self.setting.federated(load_undirected(data), seed)
+        preset = choose_preset(data, choices)
+        return _accuracy(train_baseline(self.baseline, graph, preset, seed=seed, device=choices.place))
 
 
 @dataclass(frozen=True, slots=True)
-class RivalRun:
+class FedStructRivalRun:
     """One run of another paper's method with its own settings, for the paper prints none, as a measure.
 
     Attributes:
@@ -182,7 +189,7 @@ class RivalRun:
     preset: Callable[[str], Any]
     clients: Callable[..., Job]
     sums: tuple[str, ...]
-    setting: Setting
+    setting: FedStructSetting
     published: Callable[[Any, str], Any] | None = None
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
@@ -191,12 +198,12 @@ class RivalRun:
         if self.published is not None and choices.preset == "paper":
             preset = self.published(preset, data.name)
         preset = preset.with_epochs(choices.epochs)
-        graph = self.setting.federated(undirected(data), seed)
-        clear = {each: Plaintext() for each in self.sums}
-        return _measured(self.clients(graph, clear, preset, seed=seed, device=choices.place).train())
+        graph = self.setting.federated(load_undirected(data), seed)
+        clear = {item: Plaintext() for item in self.sums}
+        return _accuracy(self.clients(graph, clear, preset, seed=seed, device=choices.place).train())
 
 
-def chosen(data: Graph, choices: Choices) -> FedStructPreset:
+def choose_preset(data: Graph, choices: Choices) -> FedStructPreset:
     """The preset of the choices.
 
     Raises:
@@ -206,13 +213,13 @@ def chosen(data: Graph, choices: Choices) -> FedStructPreset:
     return fedstruct_preset(choices.preset, data.name).with_epochs(choices.epochs)
 
 
-def _measured(result: TrainingResult) -> Mapping[Metric, float]:
+def _accuracy(result: TrainingResult) -> Mapping[Metric, float]:
     assert result.accuracy.test is not None
     return {ACCURACY: 100 * result.accuracy.test}
 
 
 @lru_cache(maxsize=1)
-def undirected(data: Graph) -> Graph:
+def load_undirected(data: Graph) -> Graph:
     """Every edge in both directions, as the public code has it."""
     if data.is_symmetric:
         return data
@@ -259,7 +266,7 @@ def published_fedsage(preset: FedSagePreset, dataset: str) -> FedSagePreset:
     return replace(preset, generator=replace(preset.generator, rounds=_FEDSAGE_ROUNDS[dataset], learning_rate=2e-3))
 
 
-Make = Callable[[Setting], Measure | None]
+Make = Callable[[FedStructSetting], Measure | None]
 """From who has what to a run."""
 
 DEG: Make = partial(FedStructRun, "degree")
@@ -268,9 +275,13 @@ H2V: Make = partial(FedStructRun, HOP2VEC)
 DEG_F: Make = partial(FedStructRun, "degree", pruned=False)
 FEDSTAR_F: Make = partial(FedStructRun, "fedstar", pruned=False)
 H2V_F: Make = partial(FedStructRun, HOP2VEC, pruned=False)
-FEDSGD: Make = partial(BaselineRun, FEDSGD_GNN)
-LOCAL: Make = partial(BaselineRun, LOCAL_GNN)
-FEDGCN: Make = partial(RivalRun, fedgcn_preset, fedgcn_clients, (NEIGHBOURS, SERVER))
-FEDGCN_1HOP: Make = partial(RivalRun, partial(fedgcn_preset, hops=1), fedgcn_clients, (NEIGHBOURS, SERVER))
-FEDSAGE: Make = partial(RivalRun, fedsage_preset, fedsage_clients, (CLIENTS_SUM, SERVER), published=published_fedsage)
-FEDPUB: Make = partial(RivalRun, fedpub_preset, fedpub_clients, (CLIENTS_SUM, SERVER), published=published_fedpub)
+FEDSGD: Make = partial(FedStructBaselineRun, FEDSGD_GNN)
+LOCAL: Make = partial(FedStructBaselineRun, LOCAL_GNN)
+FEDGCN: Make = partial(FedStructRivalRun, fedgcn_preset, fedgcn_clients, (NEIGHBOURS, SERVER))
+FEDGCN_1HOP: Make = partial(FedStructRivalRun, partial(fedgcn_preset, hops=1), fedgcn_clients, (NEIGHBOURS, SERVER))
+FEDSAGE: Make = partial(
+    FedStructRivalRun, fedsage_preset, fedsage_clients, (CLIENTS_SUM, SERVER), published=published_fedsage
+)
+FEDPUB: Make = partial(
+    FedStructRivalRun, fedpub_preset, fedpub_clients, (CLIENTS_SUM, SERVER), published=published_fedpub
+)

@@ -24,7 +24,7 @@ from fgl_reproduction.tables.fedvn_runs import (
     LEAST_COSINE,
     MEAN_COSINE,
     ClientSimilarities,
-    Course,
+    FedVNAccuracyCurve,
     GraphRun,
     VirtualSimilarities,
     accuracy_after,
@@ -32,7 +32,7 @@ from fgl_reproduction.tables.fedvn_runs import (
     load_named_set,
     run_of,
 )
-from fgl_reproduction.tables.table import Case, Paper
+from fgl_reproduction.tables.table import Paper, TableCase
 
 PAPER = Paper("FedVN", "AAAI 2025", ("Motif-basis",), (ACCURACY, LAST_ACCURACY), load_named_set)
 SETTING = "GIN"
@@ -59,9 +59,9 @@ _BESIDE = (
 """What else is run, and beside which line it stands."""
 
 
-def _cases() -> tuple[Case, ...]:
-    lines = tuple(Case(SETTING, name, _RUNS.get(name)) for name in ORDER)
-    return (*lines, *(Case(SETTING, name, run, beside=line) for name, run, line in _BESIDE))
+def _cases() -> tuple[TableCase, ...]:
+    lines = tuple(TableCase(SETTING, name, _RUNS.get(name)) for name in ORDER)
+    return (*lines, *(TableCase(SETTING, name, run, beside=line) for name, run, line in _BESIDE))
 
 
 _DRAWN = (
@@ -107,9 +107,9 @@ GENERATORS = PAPER.table(
     "table2",
     "without edge generators, on Motif (basis), or CMNIST (colour) by name",
     cases=(
-        Case(SETTING, FEDVN, _RUNS[FEDVN]),
-        Case(SETTING, DECOUPLED, _DECOUPLED, beside=FEDVN),
-        Case(SETTING, WITHOUT_GENERATORS, run_of(WITHOUT_GENERATORS, virtual_nodes=1)),
+        TableCase(SETTING, FEDVN, _RUNS[FEDVN]),
+        TableCase(SETTING, DECOUPLED, _DECOUPLED, beside=FEDVN),
+        TableCase(SETTING, WITHOUT_GENERATORS, run_of(WITHOUT_GENERATORS, virtual_nodes=1)),
     ),
     notes=(
         _DRAWN,
@@ -128,7 +128,7 @@ FACTORS = PAPER.table(
     "fig3a",
     "factors of the decoupling and the score-contrastive loss",
     cases=tuple(
-        Case(f"lambda_1 {one:g}, lambda_2 {two:g}", FEDVN, run_of(FEDVN, decoupling=one, contrast=two))
+        TableCase(f"lambda_1 {one:g}, lambda_2 {two:g}", FEDVN, run_of(FEDVN, decoupling=one, contrast=two))
         for one in DECOUPLING
         for two in CONTRAST
     ),
@@ -143,7 +143,7 @@ NUMBERS = PAPER.table(
     "fig3b",
     "number of virtual nodes, on Motif (size), or CMNIST (colour) by name",
     datasets=("Motif-size",),
-    cases=tuple(Case(f"M {number}", FEDVN, run_of(FEDVN, virtual_nodes=number)) for number in VIRTUAL_NODES),
+    cases=tuple(TableCase(f"M {number}", FEDVN, run_of(FEDVN, virtual_nodes=number)) for number in VIRTUAL_NODES),
     notes=(
         _DRAWN,
         "The paper prints no numbers for this figure: 1 and 5 virtual nodes are too few. lambda_1 = .1, lambda_2 = 1; "
@@ -158,7 +158,9 @@ COURSES = PAPER.table(
     "fig2",
     "accuracy while models train, on CMNIST (colour), or Motif by name",
     datasets=("CMNIST",),
-    cases=tuple(Case(SETTING, name, None if name in NOT_IMPLEMENTED else Course(_RUNS[name])) for name in ORDER),
+    cases=tuple(
+        TableCase(SETTING, name, None if name in NOT_IMPLEMENTED else FedVNAccuracyCurve(_RUNS[name])) for name in ORDER
+    ),
     metrics=tuple(map(accuracy_after, AFTER)),
     notes=(
         _DRAWN,
@@ -175,8 +177,8 @@ SIMILAR_NODES = PAPER.table(
     "cosines of 10 virtual nodes on ZINC (scaffold), or on other sets by name",
     datasets=("ZINC",),
     cases=(
-        Case(f"M {TEN}", FEDVN, VirtualSimilarities(run_of(FEDVN, virtual_nodes=TEN))),
-        Case(
+        TableCase(f"M {TEN}", FEDVN, VirtualSimilarities(run_of(FEDVN, virtual_nodes=TEN))),
+        TableCase(
             f"M {TEN}",
             f"{FEDVN} without decoupling loss",
             VirtualSimilarities(run_of(FEDVN, virtual_nodes=TEN, decoupling=0.0)),
@@ -195,8 +197,8 @@ SIMILAR_CLIENTS = PAPER.table(
     "fig6",
     "cosines of embeddings of the same class at two clients, on Motif (basis)",
     cases=(
-        *(Case(SETTING, name, ClientSimilarities(_RUNS[name])) for name in (FEDAVG, FEDVN)),
-        Case(SETTING, DECOUPLED, ClientSimilarities(_DECOUPLED)),
+        *(TableCase(SETTING, name, ClientSimilarities(_RUNS[name])) for name in (FEDAVG, FEDVN)),
+        TableCase(SETTING, DECOUPLED, ClientSimilarities(_DECOUPLED)),
     ),
     metrics=tuple(between_clients(label, which) for label in range(CLASSES) for which in ("mean", "least")),
     notes=(

@@ -26,18 +26,18 @@ from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore
 from fgl_secure.methods.fedvn.models import (
     BatchNorm,
-    Dropout,
-    Encoder,
-    GINLayer,
+    GeneratorDropout,
+    GraphEncoder,
     GraphModel,
     Linear,
+    NormalisedGINLayer,
     active,
+    apply_dropout,
     descend,
-    dropped,
     task_loss,
 )
 from fgl_secure.methods.fedvn.preset import FedVNPreset, GlobalScore, Statistics
-from fgl_secure.methods.fedvn.program import UNIT, ClientGraphs, FedVN
+from fgl_secure.methods.fedvn.program import UNIT, ClientGraphs, FedVNClient
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parameters import flat, overwrite
@@ -56,11 +56,11 @@ AT_ONCE = 16
 """Graphs whose structure features are computed together."""
 
 
-class WithoutGenerators(FedVN):
+class WithoutGenerators(FedVNClient):
     """FedVN whose ties are all 1, so that virtual nodes do the same, and one is as good as many (6.3)."""
 
-    def __init__(self, talk: Collectives, held: ClientGraphs, preset: FedVNPreset, **more: Any) -> None:
-        super().__init__(talk, held, replace(preset, global_score=GlobalScore.FIXED), **more)
+    def __init__(self, talk: Collectives, graphs: ClientGraphs, preset: FedVNPreset, **more: Any) -> None:
+        super().__init__(talk, graphs, replace(preset, global_score=GlobalScore.FIXED), **more)
 
     def train_generator(self) -> None:
         """There is none."""
@@ -79,7 +79,7 @@ class Shared(StrEnum):
     NOTHING = "nothing"
 
 
-class Averaging(FedVN):
+class FedVNAveraging(FedVNClient):
     """One client without virtual nodes: federated averaging, and what differs from it by a term or a part.
 
     Args:
@@ -89,13 +89,13 @@ class Averaging(FedVN):
         shared: what the server averages.
         proximal: mu of FedProx.
         pull: lambda of Ditto, whose client predicts with a model of its own; None where there is none.
-        more: as for `FedVN`.
+        more: as for `FedVNClient`.
     """
 
     def __init__(
         self,
         talk: Collectives,
-        held: ClientGraphs,
+        graphs: ClientGraphs,
         preset: FedVNPreset,
         *,
         shared: Shared = Shared.ALL,
@@ -104,7 +104,7 @@ class Averaging(FedVN):
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        super().__init__(talk, held, replace(preset, global_score=GlobalScore.FIXED), seed=seed, device=device)
+        super().__init__(talk, graphs, replace(preset, global_score=GlobalScore.FIXED), seed=seed, device=device)
         self._seed, self._proximal, self._pull = seed, proximal, pull
         self.model = self.first_model(torch.Generator().manual_seed(seed)).to(self.virtual.device)
         self.shared = list(shared_parameters(self.model, shared))
@@ -112,7 +112,7 @@ class Averaging(FedVN):
 
     def first_model(self, draws: torch.Generator) -> GraphModel:
         """The model that all clients start from."""
-        encoder = Encoder(self.store.width, self.preset, virtual=False, draws=draws, bonds=self.held.bonds)
+        encoder = GraphEncoder(self.store.width, self.preset, virtual=False, draws=draws, bonds=self.held.bonds)
         return GraphModel(encoder, self.held.outputs, self.preset.hidden, draws)
 
     @property
@@ -120,10 +120,10 @@ class Averaging(FedVN):
         """The client's own model, if there is one, or that of all."""
         return (self.personal or self.model,)
 
-    def outputs(self, batch: GraphBatch, drop: Dropout | None = None) -> torch.Tensor:
+    def outputs(self, batch: GraphBatch, drop: GeneratorDropout | None = None) -> torch.Tensor:
         """What is predicted of graphs."""
-        found: torch.Tensor = self.predicting[0](batch, drop)
-        return found
+        result: torch.Tensor = self.predicting[0](batch, drop)
+        return result
 
     def tied(self, batch: GraphBatch) -> None:
         """There are no virtual nodes."""
@@ -135,21 +135,21 @@ class Averaging(FedVN):
         """
         if self.personal is not None and self._pull is not None:
             draws = np.random.default_rng([self._seed, self.silo.silo, len(self.losses), OWN])
-            self._descended(self.personal, self._pull, draws, Dropout(self.preset.dropout, draws))
+            self._train_local(self.personal, self._pull, draws, GeneratorDropout(self.preset.dropout, draws))
 
     def train_model(self) -> float:
         """The mean loss over the training graphs in the last epoch."""
-        return self._descended(self.model, self._proximal, self.draws, self.drop)
+        return self._train_local(self.model, self._proximal, self.draws, self.drop)
 
-    def _descended(self, model: GraphModel, mu: float, draws: np.random.Generator, drop: Dropout) -> float:
+    def _train_local(self, model: GraphModel, mu: float, draws: np.random.Generator, drop: GeneratorDropout) -> float:
         """Trains a model with the term (mu / 2) |w - w_server|^2; the mean loss in the last epoch."""
-        weights, common = tuple(model.parameters()), copied(self.model.parameters())
+        weights, common = tuple(model.parameters()), copy_parameters(self.model.parameters())
         total = 0.0
         for _ in range(self.preset.local_epochs):
             total = 0.0
             for batch in self.batches(draws.permutation(self.training)):
                 loss = task_loss(model(batch, drop), batch.targets)
-                gradients = pulled(torch.autograd.grad(loss, weights), weights, common, mu)
+                gradients = add_proximal(torch.autograd.grad(loss, weights), weights, common, mu)
                 descend(weights, gradients, self.preset.learning_rate)
                 total += float(loss.detach()) * batch.graphs
         return total / len(self.training)
@@ -160,12 +160,12 @@ class Averaging(FedVN):
         return [*super().values, *(() if self.personal is None else self.personal.parameters())]
 
 
-def copied(parameters: Iterable[torch.Tensor]) -> Weights:
+def copy_parameters(parameters: Iterable[torch.Tensor]) -> Weights:
     """As they are now."""
     return tuple(parameter.detach().clone() for parameter in parameters)
 
 
-def pulled(gradients: Weights, weights: Weights, anchors: Weights, mu: float) -> Weights:
+def add_proximal(gradients: Weights, weights: Weights, anchors: Weights, mu: float) -> Weights:
     """The gradients with that of (mu / 2) |w - w_server|^2 added."""
     return tuple(
         gradient + mu * (weight.detach() - anchor)
@@ -178,21 +178,21 @@ def shared_parameters(model: GraphModel, shared: Shared) -> tuple[nn.Parameter, 
     if shared is Shared.NOTHING:
         return ()
     norms = [part for part in model.modules() if isinstance(part, BatchNorm)] if shared is Shared.ALL_BUT_NORMS else []
-    kept = {id(parameter) for part in norms for parameter in part.parameters()}
-    return tuple(parameter for parameter in model.parameters() if id(parameter) not in kept)
+    remaining = {id(parameter) for part in norms for parameter in part.parameters()}
+    return tuple(parameter for parameter in model.parameters() if id(parameter) not in remaining)
 
 
 PUBLISHED = ClusterRule(least=1)
 """The defaults of GCFL+'s public code; FedVN does not say what it took."""
 
 
-class Clustered(Averaging):
+class ClusteredFedVN(FedVNAveraging):
     """One client whose model is the mean of its cluster's: see GCFL+.
 
     Norms are of how far models went in a round, and a split holds from the next round on.
 
     Args:
-        given: as for `Averaging`.
+        given: as for `FedVNAveraging`.
         rule: when a cluster splits.
 
     Attributes:
@@ -210,17 +210,17 @@ class Clustered(Averaging):
         own, cluster = flat(self.shared).astype(np.float64), int(clusters.of[silo])
         weight = len(self.training) / self.held.graphs
         mine = weight * (np.arange(clusters.count) == cluster)
-        parts = [*(own * each for each in mine), np.array([weight * loss / UNIT])]
+        parts = [*(own * item for item in mine), np.array([weight * loss / UNIT])]
         (*means, told), _ = self.talk.ratios(parts, np.append(mine, weight), grid=self.talk.grid(FRACTION_BITS))
         norms = np.zeros(len(clusters.of))
         norms[silo] = np.linalg.norm(own - before[cluster])
         with self.talk.evaluation():
             all_norms, _ = self.talk.server(norms, grid=self.talk.grid(FRACTION_BITS))
-        found, of = np.stack(means).astype(np.float32), clusters.of.copy()
-        clusters.see(len(self.losses), all_norms, np.linalg.norm(found - before, axis=1))
+        result, of = np.stack(means).astype(np.float32), clusters.of.copy()
+        clusters.see(len(self.losses), all_norms, np.linalg.norm(result - before, axis=1))
         _, first = np.unique(clusters.of, return_index=True)
-        self.kept["means"] = found[of[first]]
-        overwrite(self.shared, found[cluster])
+        self.kept["means"] = result[of[first]]
+        overwrite(self.shared, result[cluster])
         return float(told[0]) * UNIT
 
     @property
@@ -238,7 +238,7 @@ class Clustered(Averaging):
         self.clusters.restore(within("clusters", state))
 
 
-class Structured(Averaging):
+class Structured(FedVNAveraging):
     """One client of FedStar.
 
     Args:
@@ -246,15 +246,15 @@ class Structured(Averaging):
         held: what it has.
         preset: how it is trained.
         blind: whether the encoder of structure is given edges alone, and zeros for return chances and degrees.
-        more: as for `FedVN`.
+        more: as for `FedVNClient`.
     """
 
     def __init__(
-        self, talk: Collectives, held: ClientGraphs, preset: FedVNPreset, *, blind: bool = False, **more: Any
+        self, talk: Collectives, graphs: ClientGraphs, preset: FedVNPreset, *, blind: bool = False, **more: Any
     ) -> None:
-        super().__init__(talk, held, preset, **more)
+        super().__init__(talk, graphs, preset, **more)
         assert isinstance(self.model.encoder, StructuredEncoder)
-        self.store = StructuredStore(held.own, self.virtual.device, held.types, blind=blind)
+        self.store = StructuredStore(graphs.own, self.virtual.device, graphs.types, blind=blind)
         self.shared = list(self.model.encoder.structure.parameters())
 
     def first_model(self, draws: torch.Generator) -> GraphModel:
@@ -294,13 +294,13 @@ class StructuredStore(GraphStore):
     def batch(self, ids: Ids) -> StructuredBatch:
         """The graphs of these numbers, at least one, in this order."""
         plain, starts = super().batch(ids), self._starts_of
-        rows = np.concatenate([self._rows[starts[each] : starts[each + 1]] for each in ids])
+        rows = np.concatenate([self._rows[starts[item] : starts[item + 1]] for item in ids])
         pointers, columns = plain.reach.crow_indices(), plain.reach.col_indices()
         lengths = pointers.diff()
         root = (1 / lengths.double().sqrt()).float()
         scaled = root.repeat_interleave(lengths) * root[columns]
         convolution = torch.sparse_csr_tensor(pointers, columns, scaled, size=plain.reach.shape, check_invariants=False)
-        given = {each.name: getattr(plain, each.name) for each in fields(GraphBatch)}
+        given = {item.name: getattr(plain, item.name) for item in fields(GraphBatch)}
         structure = torch.from_numpy(rows).to(plain.features.device)
         return StructuredBatch(**given, structure=structure, convolution=convolution)
 
@@ -336,20 +336,20 @@ class StructuredEncoder(nn.Module):
         self.input = nn.Parameter(torch.empty(hidden, inputs).uniform_(-1, 1, generator=draws) / np.sqrt(inputs - 1))
         self.structure = StructureEncoder(WALKS + DEGREES, hidden, preset.layers, draws)
         self.layers = nn.ModuleList(
-            GINLayer(hidden, kept=kept, draws=draws, inputs=2 * hidden) for _ in range(preset.layers)
+            NormalisedGINLayer(hidden, kept=kept, draws=draws, inputs=2 * hidden) for _ in range(preset.layers)
         )
         self.joint = Linear(2 * hidden, hidden, draws)
 
-    def forward(self, batch: StructuredBatch, drop: Dropout | None = None) -> torch.Tensor:
+    def forward(self, batch: StructuredBatch, drop: GeneratorDropout | None = None) -> torch.Tensor:
         """Embeddings of all nodes, float32 [n, hidden]."""
         encoded = self.structure(batch.structure, _Symmetric(batch.convolution))
         h = batch.features @ self.input.T
         for number, (layer, s) in enumerate(zip(self.layers, encoded, strict=False)):
-            assert isinstance(layer, GINLayer)
+            assert isinstance(layer, NormalisedGINLayer)
             told = torch.cat([active(h, drop) if number else h, s], dim=1)
             h = layer(layer.first(multiply(batch.reach, batch.reach, told)))
-        found: torch.Tensor = self.joint(torch.cat([dropped(h, drop), encoded[-1]], dim=1))
-        return found
+        result: torch.Tensor = self.joint(torch.cat([apply_dropout(h, drop), encoded[-1]], dim=1))
+        return result
 
 
 class _Symmetric:
@@ -367,16 +367,16 @@ FEDAVG, DITTO, FEDSTAR = "FedAvg", "Ditto", "FedStar"
 BLIND_FEDSTAR = "FedStar without structure features"
 """FedVN's table prints of FedStar on Motif (basis) what it reaches without them (reproduction/docs/fedstar.md)."""
 
-PROGRAMS: Mapping[str, Callable[..., FedVN]] = MappingProxyType({
-    "Self-training": partial(Averaging, shared=Shared.NOTHING),
-    FEDAVG: Averaging,
-    "FedProx": partial(Averaging, proximal=0.01),
-    "FedBN": partial(Averaging, shared=Shared.ALL_BUT_NORMS),
-    DITTO: partial(Averaging, pull=0.1),
-    "GCFL+": Clustered,
+PROGRAMS: Mapping[str, Callable[..., FedVNClient]] = MappingProxyType({
+    "Self-training": partial(FedVNAveraging, shared=Shared.NOTHING),
+    FEDAVG: FedVNAveraging,
+    "FedProx": partial(FedVNAveraging, proximal=0.01),
+    "FedBN": partial(FedVNAveraging, shared=Shared.ALL_BUT_NORMS),
+    DITTO: partial(FedVNAveraging, pull=0.1),
+    "GCFL+": ClusteredFedVN,
     FEDSTAR: Structured,
     BLIND_FEDSTAR: partial(Structured, blind=True),
-    FEDVN: FedVN,
+    FEDVN: FedVNClient,
     WITHOUT_GENERATORS: WithoutGenerators,
 })  # fmt: skip
 """What makes a client, by what the tables call the line."""

@@ -17,7 +17,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import fedvn_preset
-from fgl_secure.methods.fedvn.program import FedVN, clients_of
+from fgl_secure.methods.fedvn.program import FedVNClient, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.job import Job
 from fgl_secure.typing import Array, Floats
@@ -44,7 +44,7 @@ class NamedSet:
 
     def drawn(self, seed: int) -> GraphSet:
         """The graphs of a seed."""
-        return _drawn(self.name, seed, self.data_root)
+        return _load_set(self.name, seed, self.data_root)
 
 
 def load_named_set(name: str, data_root: Path | None = None) -> NamedSet:
@@ -53,11 +53,11 @@ def load_named_set(name: str, data_root: Path | None = None) -> NamedSet:
     Raises:
         FglSecureError: there is no set of that name, or its raw data is missing.
     """
-    return NamedSet(_drawn(name, 0, data_root).name, data_root)
+    return NamedSet(_load_set(name, 0, data_root).name, data_root)
 
 
 @lru_cache(maxsize=1)
-def _drawn(name: str, seed: int, data_root: Path | None) -> GraphSet:
+def _load_set(name: str, seed: int, data_root: Path | None) -> GraphSet:
     return load_set(name, seed, data_root)
 
 
@@ -70,7 +70,7 @@ class GraphRun:
         changes: fields of the preset that are other ones here.
     """
 
-    program: Callable[..., FedVN]
+    program: Callable[..., FedVNClient]
     changes: tuple[tuple[str, float], ...] = ()
 
     def __call__(self, data: NamedSet, choices: Choices, seed: int) -> Mapping[Metric, float]:
@@ -108,7 +108,7 @@ def accuracy_after(rounds: int) -> Metric:
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class FedVNAccuracyCurve:
     """The accuracies of one run while it trains, as a measure.
 
     Attributes:
@@ -147,7 +147,7 @@ class VirtualSimilarities:
 
     def __call__(self, data: NamedSet, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        rows = unit_rows(_trained(self.run, data, choices, seed)[0].virtual.detach().cpu().double().numpy())
+        rows = unit_rows(_train_clients(self.run, data, choices, seed)[0].virtual.detach().cpu().double().numpy())
         pairs = (rows @ rows.T)[np.triu_indices(len(rows), k=1)]
         return {MEAN_COSINE: pairs.mean(), LEAST_COSINE: pairs.min(), LARGEST_COSINE: pairs.max()}
 
@@ -180,29 +180,29 @@ class ClientSimilarities:
         classes = data.drawn(seed).num_classes
         if classes != CLASSES:
             raise InputError(f"dataset must have {CLASSES} classes, as Motif has; found {data.name} with {classes}")
-        found: dict[Metric, float] = {}
-        embedded = [embeddings(client) for client in _trained(self.run, data, choices, seed)]
+        result: dict[Metric, float] = {}
+        embedded = [embeddings(client) for client in _train_clients(self.run, data, choices, seed)]
         for label in range(CLASSES):
             of_class = [unit_rows(rows[targets == label]) for rows, targets in embedded]
             pairs = mean_cosines([rows for rows in of_class if len(rows)])
-            found[between_clients(label, "mean")] = float(pairs.mean())
-            found[between_clients(label, "least")] = float(pairs.min())
-        return found
+            result[between_clients(label, "mean")] = float(pairs.mean())
+            result[between_clients(label, "least")] = float(pairs.min())
+        return result
 
 
-def embeddings(client: FedVN) -> tuple[Floats, Array]:
+def embeddings(client: FedVNClient) -> tuple[Floats, Array]:
     """Embeddings of a client's test graphs, float64 [g, hidden], and their targets [g]."""
-    with client.evaluated():
-        found = [client.model.embedded(each, tied=client.tied(each)) for each in client.batches(client.test)]
-        rows: Floats = torch.cat(found).cpu().double().numpy()
+    with client.evaluation():
+        result = [client.model.embed_graphs(batch, tied=client.tied(batch)) for batch in client.batches(client.test)]
+        rows: Floats = torch.cat(result).cpu().double().numpy()
     return rows, client.held.own.targets[client.test]
 
 
 def unit_rows(rows: Floats) -> Floats:
     """Rows [r, d] of length 1; those of length 0 stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    found: Floats = rows / np.where(lengths > 0, lengths, 1)
-    return found
+    result: Floats = rows / np.where(lengths > 0, lengths, 1)
+    return result
 
 
 def mean_cosines(groups: Sequence[Floats]) -> Floats:
@@ -214,13 +214,13 @@ def mean_cosines(groups: Sequence[Floats]) -> Floats:
     if len(groups) < 2:
         raise InputError(f"groups must be at least 2, for there to be a pair; found {len(groups)}")
     means = np.stack([rows.mean(axis=0) for rows in groups])
-    found: Floats = (means @ means.T)[np.triu_indices(len(means), k=1)]
-    return found
+    cosines: Floats = (means @ means.T)[np.triu_indices(len(means), k=1)]
+    return cosines
 
 
-def _trained(run: GraphRun, data: NamedSet, choices: Choices, seed: int) -> tuple[FedVN, ...]:
+def _train_clients(run: GraphRun, data: NamedSet, choices: Choices, seed: int) -> tuple[FedVNClient, ...]:
     """The clients as they are after the last round."""
-    held: list[tuple[FedVN, ...]] = []
+    held: list[tuple[FedVNClient, ...]] = []
     job = run.job(data, choices, seed)
-    replace(job, shown=lambda programs: held.append(cast("tuple[FedVN, ...]", programs))).train()
+    replace(job, shown=lambda programs: held.append(cast("tuple[FedVNClient, ...]", programs))).train()
     return held[-1]

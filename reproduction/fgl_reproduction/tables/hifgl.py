@@ -21,13 +21,13 @@ from fgl_reproduction.tables.hifgl_baselines import (
     HIFGL,
     LOCAL,
     LOCAL_MLP,
-    Averaged,
     Framework,
+    HiFGLUnderAveraging,
     framework_job,
     train_framework,
 )
 from fgl_reproduction.tables.statistics import CLIENTS, CROSSING, EDGES_EACH, NODES_EACH, Counted
-from fgl_reproduction.tables.table import Case, Choices, Derived, Metric, Paper
+from fgl_reproduction.tables.table import Choices, Derived, Metric, Paper, TableCase
 from fgl_secure.graph import FederatedGraph, Graph, load, random_split
 from fgl_secure.graph.partition import partition
 from fgl_secure.schemes import parse
@@ -75,7 +75,7 @@ class Training:
         result = train_framework(
             self.framework,
             federated(data, self.silos, seed),
-            self._shaped(preset(choices.preset, data.name).with_epochs(choices.epochs), data.name),
+            self._shape_preset(preset(choices.preset, data.name).with_epochs(choices.epochs), data.name),
             backbone=self.backbone,
             seed=seed,
             device=choices.place,
@@ -84,7 +84,7 @@ class Training:
         assert result.accuracy.test is not None
         return {ACCURACY: result.accuracy.test, SECONDS: result.seconds_per_round}
 
-    def _shaped(self, training: Preset, dataset: str) -> Preset:
+    def _shape_preset(self, training: Preset, dataset: str) -> Preset:
         layers, hidden = self.layers or training.layers, self.hidden or training.hidden
         # the lines name Eqs. 2 and 3 themselves, as another backbone
         layers_of = "literature" if training.layers_of == "paper" else training.layers_of
@@ -96,7 +96,7 @@ class Training:
 
 
 @dataclass(frozen=True, slots=True)
-class RivalRun:
+class HiFGLRivalRun:
     """One run of another paper's method with its own settings, for the paper prints none, as a measure.
 
     Attributes:
@@ -117,7 +117,7 @@ class RivalRun:
 
 
 @dataclass(frozen=True, slots=True)
-class Alone:
+class IsolatedTraining:
     """A training run in a process of its own, which loads the data set itself: its memory as well."""
 
     training: Training
@@ -152,30 +152,30 @@ PUBLIC_RATE = f"{HIFGL.name}-GCN, the public code's rate and width"
 ON_ALL_EDGES, OWN_ROWS = "tested on all edges", "with own rows"
 
 
-def _cases(frameworks: tuple[Framework, ...], *, own_rows: bool = False) -> tuple[Case, ...]:
+def _cases(frameworks: tuple[Framework, ...], *, own_rows: bool = False) -> tuple[TableCase, ...]:
     """A line for each backbone and framework, and one for each other reading of what the paper prints of it."""
-    found: list[Case] = []
+    cases: list[TableCase] = []
     for name, backbone in BACKBONES.items():
         layers = {"": backbone, f", {OWN_ROWS}": "gcn"} if own_rows and name == "GCN" else {"": backbone}
         for framework in frameworks:
             known = (framework,) if framework in (HIFGL, GLOBAL) else (framework, framework.on_all_edges)
             line, setting = f"{framework.name}-{name}", f"silos {1 if framework is GLOBAL else SILOS}"
-            for (layer, made), each in product(layers.items(), known):
-                method = _named(each, line + layer)
-                found.append(Case(setting, method, Training(each, made), beside=line if method != line else ""))
-    return tuple(found)
+            for (layer, made), item in product(layers.items(), known):
+                method = _measure_name(item, line + layer)
+                cases.append(TableCase(setting, method, Training(item, made), beside=line if method != line else ""))
+    return tuple(cases)
 
 
-def _named(framework: Framework, name: str) -> str:
+def _measure_name(framework: Framework, name: str) -> str:
     return f"{name}, {ON_ALL_EDGES}" if framework.tested_on_all else name
 
 
-def _gains(accuracy: Mapping[Case, float]) -> Mapping[Case, float | None]:
+def _gains(accuracy: Mapping[TableCase, float]) -> Mapping[TableCase, float | None]:
     by_method = {case.method: value for case, value in accuracy.items()}
     if LOCAL_MLP.name not in by_method:
         return {}
     lowest = by_method[LOCAL_MLP.name]
-    gains: dict[Case, float | None] = {}
+    gains: dict[TableCase, float | None] = {}
     for case, value in accuracy.items():
         backbone = case.line.rpartition("-")[2]
         span = by_method.get(f"{GLOBAL.name}-{backbone}", lowest) - lowest
@@ -197,9 +197,9 @@ FRAMEWORKS = PAPER.table(
     "table3",
     "accuracy and graph information gain of frameworks",
     cases=(
-        Case(f"silos {SILOS}", LOCAL_MLP.name, Training(LOCAL_MLP, "gcn")),
+        TableCase(f"silos {SILOS}", LOCAL_MLP.name, Training(LOCAL_MLP, "gcn")),
         *_cases((LOCAL, FEDAVG, HIFGL, GLOBAL), own_rows=True),
-        Case(
+        TableCase(
             f"silos {SILOS}",
             PUBLIC_RATE,
             Training(HIFGL, BACKBONES["GCN"], public_rate=True),
@@ -220,9 +220,9 @@ ALGORITHMS = PAPER.table(
     "accuracy of federated algorithms",
     cases=(
         *_cases((FEDAVG, FEDPROX, FEDPER)),
-        Case(f"silos {SILOS}", "FedSage+", RivalRun(fedsage_preset, fedsage_clients)),
-        *(Case(f"silos {SILOS}", name, None) for name in NOT_IMPLEMENTED),
-        Case(f"silos {SILOS}", "FED-PUB", RivalRun(fedpub_preset, fedpub_clients)),
+        TableCase(f"silos {SILOS}", "FedSage+", HiFGLRivalRun(fedsage_preset, fedsage_clients)),
+        *(TableCase(f"silos {SILOS}", name, None) for name in NOT_IMPLEMENTED),
+        TableCase(f"silos {SILOS}", "FED-PUB", HiFGLRivalRun(fedpub_preset, fedpub_clients)),
         *_cases((HIFGL,)),
     ),
     notes=(
@@ -249,7 +249,11 @@ DEPTHS = PAPER.table(
     "number of layers",
     datasets=("CiteSeer",),
     cases=tuple(
-        Case(f"layers {layers}", "HiFGL-GCN", Alone(Training(HIFGL, BACKBONES["GCN"], layers=layers, hidden=64)))
+        TableCase(
+            f"layers {layers}",
+            "HiFGL-GCN",
+            IsolatedTraining(Training(HIFGL, BACKBONES["GCN"], layers=layers, hidden=64)),
+        )
         for layers in (1, 2, 4, 8, 16)
     ),
     metrics=(ACCURACY, SECONDS, MEMORY),
@@ -261,7 +265,11 @@ WIDTHS = PAPER.table(
     "hidden dimension",
     datasets=("PubMed",),
     cases=tuple(
-        Case(f"hidden {hidden}", "HiFGL-GCN", Alone(Training(HIFGL, BACKBONES["GCN"], layers=2, hidden=hidden)))
+        TableCase(
+            f"hidden {hidden}",
+            "HiFGL-GCN",
+            IsolatedTraining(Training(HIFGL, BACKBONES["GCN"], layers=2, hidden=hidden)),
+        )
         for hidden in (4, 8, 16, 32, 64, 128)
     ),
     metrics=(ACCURACY, SECONDS, MEMORY),
@@ -273,8 +281,10 @@ SILO_NUMBERS = PAPER.table(
     "number of silos",
     datasets=("Cora",),
     cases=tuple(
-        Case(
-            f"silos {silos}", _named(framework, f"{framework.name}-GraphSage"), Training(framework, "sage", silos=silos)
+        TableCase(
+            f"silos {silos}",
+            _measure_name(framework, f"{framework.name}-GraphSage"),
+            Training(framework, "sage", silos=silos),
         )
         for framework in (HIFGL, FEDAVG, FEDAVG.on_all_edges, LOCAL)
         for silos in (1, 5, 10, 20, 30, 50)
@@ -288,7 +298,7 @@ SILO_NUMBERS = PAPER.table(
 )
 
 
-class Followed(Averaged):
+class Followed(HiFGLUnderAveraging):
     """A silo's model of which every score is kept.
 
     Attributes:
@@ -299,15 +309,15 @@ class Followed(Averaged):
         super().__init__(*given, **rest)
         self.course: list[Counts] = []
 
-    def told(self, *given: Any) -> tuple[Floats, Figures]:
+    def sum_figures(self, *given: Any) -> tuple[Floats, Figures]:
         """See `Rounds.told`."""
-        found = super().told(*given)
-        self.course.append(found[1].own)
-        return found
+        result = super().sum_figures(*given)
+        self.course.append(result[1].own)
+        return result
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class HiFGLTrainingCurve:
     """One training run of HiFGL, as a measure of each silo while it trains.
 
     Attributes:
@@ -340,7 +350,7 @@ class Course:
             scheme=parse(choices.scheme, ("neighbours",))[1],
             kind=Followed,
         )
-        replace(job, shown=lambda found: programs.__setitem__(slice(None), found)).train()
+        replace(job, shown=lambda result: programs.__setitem__(slice(None), result)).train()
         return {
             self._metric(silo, after): float(share_of(course[min(after, len(course) - 1)][2:COUNTS]))
             for silo, course in enumerate(program.course for program in programs if isinstance(program, Followed))
@@ -348,13 +358,13 @@ class Course:
         }
 
 
-_COURSE = Course(BACKBONES["GCN"], (1, 5, 10, 20, 30, 40, 50))
+_COURSE = HiFGLTrainingCurve(BACKBONES["GCN"], (1, 5, 10, 20, 30, 40, 50))
 
 COURSES = PAPER.table(
     "fig4",
     "accuracy of each silo's devices while HiFGL trains",
     datasets=("Cora",),
-    cases=(Case(f"silos {SILOS}", "HiFGL-GCN", _COURSE),),
+    cases=(TableCase(f"silos {SILOS}", "HiFGL-GCN", _COURSE),),
     metrics=_COURSE.metrics,
     notes=(
         "The paper prints no numbers for this figure, and names neither nodes nor backbone. These are "
@@ -366,7 +376,7 @@ COURSES = PAPER.table(
 STATISTICS = PAPER.table(
     "table2",
     "silos of the data sets, and edges inside and between them",
-    cases=(Case(f"silos {SILOS}", "data", Counted(lambda data, _choices, seed: federated(data, SILOS, seed))),),
+    cases=(TableCase(f"silos {SILOS}", "data", Counted(lambda data, _choices, seed: federated(data, SILOS, seed))),),
     metrics=(CLIENTS, NODES_EACH, EDGES_EACH, CROSSING),
     notes=(
         "Run s draws the silos with seed s. Clients are silos. Edges have no direction; the paper's 431 inside a silo "

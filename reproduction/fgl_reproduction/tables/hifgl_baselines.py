@@ -22,7 +22,7 @@ import torch
 
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.configuration import HiFGL as Choices
-from fgl_secure.methods.hifgl.program import HiFGL, silos_of
+from fgl_secure.methods.hifgl.program import HiFGLSilo, silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
@@ -38,7 +38,7 @@ from fgl_secure.training.sparse_products import SparseMatrix
 from fgl_secure.typing import Array
 
 
-class Averaging(Enum):
+class ModelAveraging(Enum):
     """How silos' models become one, each after steps of its own optimiser."""
 
     MODELS = "models"
@@ -52,7 +52,7 @@ class Averaging(Enum):
     """All layers but the last, which stays with its silo (Arivazhagan et al. 2019)."""
 
 
-class Averaged(HiFGL):
+class HiFGLUnderAveraging(HiFGLSilo):
     """A silo's model under another way of averaging.
 
     Args:
@@ -61,7 +61,7 @@ class Averaged(HiFGL):
         averaging: how the silos' models become one; None leaves that to the preset.
         local_steps: rounds after which they do, each of one step; none of the rounds between can be the reported one.
         proximal: mu of FedProx.
-        rest: as for `HiFGL`.
+        rest: as for `HiFGLSilo`.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class Averaged(HiFGL):
         talk: Collectives,
         preset: Preset,
         *,
-        averaging: Averaging | None = None,
+        averaging: ModelAveraging | None = None,
         local_steps: int = 1,
         proximal: float = 0.01,
         **rest: Any,
     ) -> None:
         super().__init__(talk, preset, **rest)
         self._averaging, self._local_steps, self._proximal = averaging, local_steps, proximal
-        self._anchor = self._copied() if averaging is Averaging.PULLED else []
+        self._anchor = self._copy_layers() if averaging is ModelAveraging.PULLED else []
 
     def train(self, number: int) -> Figures:
         """A round; between two averages it is not to be chosen."""
@@ -88,17 +88,17 @@ class Averaged(HiFGL):
         return None if number % self._local_steps else super().judge(number)
 
     @property
-    def averaged(self) -> list[torch.Tensor]:
+    def averaged_tensors(self) -> list[torch.Tensor]:
         """What is averaged after a step: nothing where the next one is as local."""
-        if self._averaging is Averaging.NOTHING or self._steps % self._local_steps:
+        if self._averaging is ModelAveraging.NOTHING or self._steps % self._local_steps:
             return []
-        kept = len(self.layers) - (self._averaging is Averaging.FIRST_LAYERS)
+        kept = len(self.layers) - (self._averaging is ModelAveraging.FIRST_LAYERS)
         return list(self.layers[:kept].parameters())
 
     def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
         figures = super()._step(judged, losses)
-        if self._anchor and self.averaged:
-            self._anchor = self._copied()
+        if self._anchor and self.averaged_tensors:
+            self._anchor = self._copy_layers()
         return figures
 
     def _take_step(self) -> None:
@@ -108,7 +108,7 @@ class Averaged(HiFGL):
                     parameter.grad += self._proximal * (parameter - anchor)
         super()._take_step()
 
-    def _copied(self) -> list[torch.Tensor]:
+    def _copy_layers(self) -> list[torch.Tensor]:
         return [parameter.detach().clone() for parameter in self.layers.parameters()]
 
     def state(self) -> dict[str, Array]:
@@ -136,7 +136,7 @@ class Framework:
 
     name: str
     sees: Callable[[FederatedGraph], FederatedGraph]
-    averaging: Averaging | None = None
+    averaging: ModelAveraging | None = None
     tested_on_all: bool = False
     local_steps: int = 1
 
@@ -150,15 +150,15 @@ def _everything(graph: FederatedGraph) -> FederatedGraph:
     return graph
 
 
-LOCAL_MLP = Framework("Local-MLP", FederatedGraph.without_edges, Averaging.NOTHING)
+LOCAL_MLP = Framework("Local-MLP", FederatedGraph.without_edges, ModelAveraging.NOTHING)
 """Each silo alone, on features: a layer that adds the own row is a layer of a perceptron where no message arrives."""
-LOCAL = Framework("Local", FederatedGraph.restricted_to_silos, Averaging.NOTHING)
+LOCAL = Framework("Local", FederatedGraph.restricted_to_silos, ModelAveraging.NOTHING)
 """Each silo alone, on the edges within it."""
-FEDAVG = Framework("FedAvg", FederatedGraph.restricted_to_silos, Averaging.MODELS)
+FEDAVG = Framework("FedAvg", FederatedGraph.restricted_to_silos, ModelAveraging.MODELS)
 """Models are averaged, edges between silos are lost (McMahan et al. 2017)."""
-FEDPROX = Framework("FedProx", FederatedGraph.restricted_to_silos, Averaging.PULLED, local_steps=5)
+FEDPROX = Framework("FedProx", FederatedGraph.restricted_to_silos, ModelAveraging.PULLED, local_steps=5)
 """FedAvg with a proximal term (Li et al. 2020), which the second local step is the first to feel."""
-FEDPER = Framework("FedPer", FederatedGraph.restricted_to_silos, Averaging.FIRST_LAYERS)
+FEDPER = Framework("FedPer", FederatedGraph.restricted_to_silos, ModelAveraging.FIRST_LAYERS)
 """FedAvg with a last layer for each silo (Arivazhagan et al. 2019)."""
 HIFGL = Framework("HiFGL", _everything)
 """All edges, federated as the preset says."""
@@ -178,7 +178,7 @@ class Examiner:
     def __init__(self, graph: FederatedGraph, heard: FederatedGraph, device: torch.device) -> None:
         self._features = torch.tensor(graph.features).to(device)
         self._neighbours = SparseMatrix.of_edges(heard.edges, heard.num_devices, device)
-        full, summed = (torch.tensor(each.in_degree[:, None]).to(device, torch.float32) for each in (graph, heard))
+        full, summed = (torch.tensor(item.in_degree[:, None]).to(device, torch.float32) for item in (graph, heard))
         self._degrees = Degrees(full, summed, summed)
 
     def __call__(self, layers: torch.nn.ModuleList) -> torch.Tensor:
@@ -187,21 +187,21 @@ class Examiner:
         with torch.no_grad():
             for number, layer in enumerate(layers):
                 assert isinstance(layer, MessageLayer)
-                kept = layer.kept(h)
+                kept = layer.local_state(h)
                 messages = layer.message(kept, self._degrees)
                 h = layer.update(kept, self._neighbours(messages), self._degrees)
                 h = torch.relu(h) if number < len(layers) - 1 else h
         return h
 
 
-class Examined(Averaged):
+class Examined(HiFGLUnderAveraging):
     """A silo's model, trained on the edges that the silo sees, and scored on its nodes by who has all of them.
 
     Args:
         talk: the collectives of the run.
         preset: how to train.
         examiner: scores models.
-        rest: as for `Averaged`.
+        rest: as for `HiFGLUnderAveraging`.
     """
 
     def __init__(self, talk: Collectives, preset: Preset, *, examiner: Examiner, **rest: Any) -> None:
@@ -213,7 +213,7 @@ class Examined(Averaged):
         """Always: what a step computes is on the silo's edges."""
         return True
 
-    def judged(self) -> torch.Tensor:
+    def predict_logits(self) -> torch.Tensor:
         """Logits [m, classes] of the silo's nodes, by its own model on all edges."""
         return self._examiner(self.layers)[torch.from_numpy(self.silo.nodes)]
 
@@ -227,7 +227,7 @@ def framework_job(
     seed: int,
     scheme: Scheme | None = None,
     device: torch.device | None = None,
-    kind: Callable[..., Averaged] | None = None,
+    kind: Callable[..., HiFGLUnderAveraging] | None = None,
 ) -> Job:
     """A framework's silos, ready to be trained.
 
@@ -240,16 +240,16 @@ def framework_job(
         scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in the clear by
             default.
         device: where model compute runs; the CPU by default.
-        kind: makes a silo's program, where models are not tested on all edges; `Averaged` unless given.
+        kind: makes a silo's program, where models are not tested on all edges; `HiFGLUnderAveraging` unless given.
     """
     scheme = scheme or Plaintext()
     seen = framework.sees(graph)
     federated = preset if framework.averaging is None else replace(preset, federation=Federation.FEDAVG)
-    schemes = Choices().assigned({NEIGHBOURS: scheme, MEMBERS: scheme})
+    schemes = Choices().assign_schemes({NEIGHBOURS: scheme, MEMBERS: scheme})
     if framework.tested_on_all:
-        heard = graph.restricted_to_split() if preset.split_restricted else graph
-        kind = partial(Examined, examiner=Examiner(graph, heard, device or torch.device("cpu")))
-    kind = partial(kind or Averaged, averaging=framework.averaging, local_steps=framework.local_steps)
+        received = graph.restricted_to_split() if preset.split_restricted else graph
+        kind = partial(Examined, examiner=Examiner(graph, received, device or torch.device("cpu")))
+    kind = partial(kind or HiFGLUnderAveraging, averaging=framework.averaging, local_steps=framework.local_steps)
     return silos_of(seen, schemes, federated, backbone=backbone, seed=seed, device=device, kind=kind)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from fgl_reproduction.tables.hifgl import BACKBONES, PAPER, SILOS, federated
 from fgl_reproduction.tables.hifgl_baselines import HIFGL, train_framework
-from fgl_reproduction.tables.table import Case, Choices, Metric, PaperTable
+from fgl_reproduction.tables.table import Choices, Metric, PaperTable, TableCase
 from fgl_secure.graph import Graph
 from fgl_secure.protocols.secmp.scheme import SecretMessagePassing
 from fgl_secure.runtime import MessageKind, Phase, Role
@@ -40,7 +40,7 @@ MU, CODES, ENCODED, DECODED, MODEL, SERVER, ENCODING, DECODING = LINES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class HiFGLSizes:
     """What the terms are made of.
 
     Attributes:
@@ -108,8 +108,8 @@ def _first_round(
         device=choices.place,
         scheme=SecretMessagePassing(T=masks),
     )
-    batches = [each for each in result.transcript.messages if each.step.round == 0]
-    width = sum(each.item_bytes for each in batches if each.phase is Phase.CODES) // BYTES_OF_A_NUMBER // (masks + 1)
+    batches = [item for item in result.transcript.messages if item.step.round == 0]
+    width = sum(item.item_bytes for item in batches if item.phase is Phase.CODES) // BYTES_OF_A_NUMBER // (masks + 1)
     parties, sent, models = result.transcript.parties, Counter[MessageKind](), 0
     for batch in batches:
         ends = {parties.roles[parties.role_of(some)[0]] for some in (batch.senders[:1], batch.receivers[:1])}
@@ -119,7 +119,7 @@ def _first_round(
         else:
             sent[batch.phase] += numbers
     edges, asking = data.edges.shape[1], len(np.unique(data.edges[1]))
-    sizes = Sizes(masks, edges, asking, data.num_nodes, SILOS, width, len(result.report["theta"]))
+    sizes = HiFGLSizes(masks, edges, asking, data.num_nodes, SILOS, width, len(result.report["theta"]))
     return {
         MU: sent[Phase.PARAMETERS],
         CODES: sent[Phase.CODES],
@@ -136,7 +136,7 @@ COMPLEXITY = PaperTable(
     "hifgl-a4",
     "HiFGL (KDD 2024), Appendix A.4: complexity of SecMP, in thousands of numbers",
     PAPER.datasets,
-    tuple(Case(f"T {masks}", line, Complexity(masks, line)) for masks in (1, 2, 4) for line in LINES),
+    tuple(TableCase(f"T {masks}", line, Complexity(masks, line)) for masks in (1, 2, 4) for line in LINES),
     (COUNTED, TERM),
     notes=(
         "The first round, all devices and silos together. The paper prints orders; a term is an order with the sizes "

@@ -29,8 +29,8 @@ class Numbered:
     @property
     def says(self) -> str:
         """In one line."""
-        found = f"reproduce {', '.join(self.tables)}" if self.tables else "none"
-        return f"{self.paper}, {self.number}: {found}{f'; {self.why}' if self.why else ''}"
+        result = f"reproduce {', '.join(self.tables)}" if self.tables else "none"
+        return f"{self.paper}, {self.number}: {result}{f'; {self.why}' if self.why else ''}"
 
 
 _DRAWING = "a drawing, nothing is measured"
@@ -39,10 +39,10 @@ _RATIO = "Amazon Ratings is not at hand"
 _WIKI = "WikiCS is not at hand"
 
 
-def _of(paper: str, **found: tuple[str, ...] | str) -> tuple[Numbered, ...]:
+def _of(paper: str, **result: tuple[str, ...] | str) -> tuple[Numbered, ...]:
     """By number, `table1` or `figure1`: a reason, or names for `reproduce` and, last and with a blank, a reason."""
     made = []
-    for key, value in found.items():
+    for key, value in result.items():
         kind, number = ("Table", key.removeprefix("table")) if key.startswith("table") else ("Figure", key[6:])
         parts = (value,) if isinstance(value, str) else value
         names = tuple(part for part in parts if " " not in part)

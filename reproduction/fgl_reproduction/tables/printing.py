@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fgl_reproduction.tables.reproduce import Reproduction
-from fgl_reproduction.tables.rows import Figure, Row
+from fgl_reproduction.tables.rows import FigureRow, MeanFigure
 from fgl_reproduction.tables.table import PaperTable
-from fgl_secure.ledger import Entry
+from fgl_secure.ledger import LedgerEntry
 
 MISSING = "-"
 WIDTH = 120
@@ -34,20 +34,20 @@ def describe(done: Reproduction) -> str:
     return here.getvalue().rstrip()
 
 
-def figures(table: PaperTable, entry: Entry) -> str:
+def figures(table: PaperTable, entry: LedgerEntry) -> str:
     """What one run measured, `accuracy 0.812`."""
-    found = cast("Mapping[str, float]", entry.found)
-    return ", ".join(f"{metric.name} {found[metric.name]:.{metric.digits}f}" for metric in table.metrics)
+    result = cast("Mapping[str, float]", entry.found)
+    return ", ".join(f"{metric.name} {result[metric.name]:.{metric.digits}f}" for metric in table.metrics)
 
 
 def _how(done: Reproduction) -> str:
     choices = done.choices
-    runs = f"{len(choices.drawn)} run{'s' * (len(choices.drawn) > 1)}, seed {', '.join(map(str, choices.drawn))}"
+    runs = f"{len(choices.seeds_of_runs)} run{'s' * (len(choices.seeds_of_runs) > 1)}, seed {', '.join(map(str, choices.seeds_of_runs))}"
     epochs = "" if choices.epochs is None else f", at most {choices.epochs} epochs"
     return f"{choices.preset} preset{epochs}, {runs}, {done.table.method} under {choices.scheme}"
 
 
-def _table(rows: tuple[Row, ...]) -> Table:
+def _table(rows: tuple[FigureRow, ...]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=0, show_edge=False)
     for heading in ("data set", "setting", "method"):
         table.add_column(heading, no_wrap=True)
@@ -65,7 +65,7 @@ def _table(rows: tuple[Row, ...]) -> Table:
     return table
 
 
-def _text(figure: Figure, digits: int) -> str:
+def _text(figure: MeanFigure, digits: int) -> str:
     if figure.mean is None:
         return MISSING
     return f"{figure.mean:.{digits}f}" + ("" if figure.std is None else f" +- {figure.std:.{digits}f}")

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import cast
 
 import fgl_reproduction
-from fgl_reproduction.tables.rows import Figure, Row, printed_figures
-from fgl_reproduction.tables.table import Case, Choices, Data, Measure, Metric, PaperTable
+from fgl_reproduction.tables.rows import FigureRow, MeanFigure, printed_figures
+from fgl_reproduction.tables.table import Choices, Data, Measure, Metric, PaperTable, TableCase
 from fgl_secure.host import library_settings
-from fgl_secure.ledger import Entry, Ledger, Run, Watch, completed, provenance
+from fgl_secure.ledger import LedgerEntry, Run, RunLedger, Watch, complete_runs, provenance
 from fgl_secure.schemes import parse
 from fgl_secure.threads import one_thread
 from fgl_secure.training.presets import preset
 
-Runs = Mapping[Case, Sequence[Mapping[Metric, float]]]
+Runs = Mapping[TableCase, Sequence[Mapping[Metric, float]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Reproduction:
 
     table: PaperTable
     choices: Choices
-    rows: tuple[Row, ...]
+    rows: tuple[FigureRow, ...]
 
     def as_json(self) -> dict[str, object]:
         """The reproduction as JSON values; what there is no value for is null."""
         return {
             "table": self.table.name,
             "preset": self.choices.preset,
-            "seeds": list(self.choices.drawn),
+            "seeds": list(self.choices.seeds_of_runs),
             "rows": [row.as_json() for row in self.rows],
         }
 
@@ -50,7 +50,7 @@ def reproduce(
     table: PaperTable,
     choices: Choices,
     datasets: Sequence[str] = (),
-    ledger: Ledger | None = None,
+    ledger: RunLedger | None = None,
     watch: Watch | None = None,
 ) -> Reproduction:
     """Runs a table of a paper again.
@@ -70,22 +70,22 @@ def reproduce(
     preset(choices.preset, table.datasets[0])
     loaded = [table.load(dataset, choices.data_root) for dataset in datasets or table.datasets]
     graphs = tuple({graph.name: graph for graph in loaded}.values())
-    wanted = [each for graph in graphs for each in _runs(table, graph, choices)]
-    entries = completed([run for _, _, run in wanted], ledger or Ledger(), watch)
-    found: dict[str, dict[Case, list[Mapping[Metric, float]]]] = {graph.name: {} for graph in graphs}
+    wanted = [item for graph in graphs for item in _runs(table, graph, choices)]
+    entries = complete_runs([run for _, _, run in wanted], ledger or RunLedger(), watch)
+    result: dict[str, dict[TableCase, list[Mapping[Metric, float]]]] = {graph.name: {} for graph in graphs}
     for (name, case, _), entry in zip(wanted, entries, strict=True):
-        found[name].setdefault(case, []).append(_measured(table, entry))
+        result[name].setdefault(case, []).append(_entry_figures(table, entry))
     return Reproduction(
-        table, choices, tuple(row for graph in graphs for row in _rows(table, graph, found[graph.name]))
+        table, choices, tuple(row for graph in graphs for row in _rows(table, graph, result[graph.name]))
     )
 
 
-def _runs(table: PaperTable, graph: Data, choices: Choices) -> Iterator[tuple[str, Case, Run]]:
+def _runs(table: PaperTable, graph: Data, choices: Choices) -> Iterator[tuple[str, TableCase, Run]]:
     """The runs of one data set, with its name and the case that each is of."""
     for case in table.cases:
         if case.measure is None:
             continue
-        for seed in choices.drawn:
+        for seed in choices.seeds_of_runs:
             key = {
                 "of": f"reproduce {table.name}",
                 "dataset": graph.name,
@@ -107,34 +107,34 @@ def _measure(measure: Measure, graph: Data, choices: Choices, seed: int) -> dict
     return {metric.name: float(value) for metric, value in measure(graph, choices, seed).items()}
 
 
-def _measured(table: PaperTable, entry: Entry) -> Mapping[Metric, float]:
-    found = cast("Mapping[str, float]", entry.found)
-    return {metric: found[metric.name] for metric in table.metrics}
+def _entry_figures(table: PaperTable, entry: LedgerEntry) -> Mapping[Metric, float]:
+    result = cast("Mapping[str, float]", entry.found)
+    return {metric: result[metric.name] for metric in table.metrics}
 
 
-def _rows(table: PaperTable, graph: Data, runs: Runs) -> Iterator[Row]:
+def _rows(table: PaperTable, graph: Data, runs: Runs) -> Iterator[FigureRow]:
     ours = _figures(table, runs)
     printed = printed_figures(table.printed)
     for case in table.cases:
         for metric in (*table.metrics, *(derived.metric for derived in table.derived)):
-            paper = printed.get((graph.name, case.setting, case.line, metric.name), Figure())
-            found = ours.get((case, metric), Figure())
-            yield Row(graph.name, case.setting, case.method, metric, found, paper, case.measure is not None)
+            paper = printed.get((graph.name, case.setting, case.line, metric.name), MeanFigure())
+            result = ours.get((case, metric), MeanFigure())
+            yield FigureRow(graph.name, case.setting, case.method, metric, result, paper, case.measure is not None)
 
 
-def _figures(table: PaperTable, runs: Runs) -> Mapping[tuple[Case, Metric], Figure]:
+def _figures(table: PaperTable, runs: Runs) -> Mapping[tuple[TableCase, Metric], MeanFigure]:
     figures = {
-        (case, metric): Figure.over_runs([run[metric] for run in each])
-        for case, each in runs.items()
+        (case, metric): MeanFigure.over_runs([run[metric] for run in item])
+        for case, item in runs.items()
         for metric in table.metrics
     }
     for derived in table.derived:
         means = {case: _mean(figures[case, derived.source]) for case in runs}
         for case, value in derived.compute(means).items():
-            figures[case, derived.metric] = Figure(value)
+            figures[case, derived.metric] = MeanFigure(value)
     return figures
 
 
-def _mean(figure: Figure) -> float:
+def _mean(figure: MeanFigure) -> float:
     assert figure.mean is not None
     return figure.mean

@@ -17,20 +17,20 @@ Key = tuple[str, str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Figure:
+class MeanFigure:
     """A mean with its deviation; either is None where there is none."""
 
     mean: float | None = None
     std: float | None = None
 
     @classmethod
-    def over_runs(cls, values: Sequence[float]) -> Figure:
+    def over_runs(cls, values: Sequence[float]) -> MeanFigure:
         """Mean and sample standard deviation (divisor runs - 1); one run has no deviation."""
         return cls(fmean(values), stdev(values) if len(values) > 1 else None)
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class FigureRow:
     """One figure beside its printed counterpart.
 
     Attributes:
@@ -47,8 +47,8 @@ class Row:
     setting: str
     method: str
     metric: Metric
-    ours: Figure
-    paper: Figure
+    ours: MeanFigure
+    paper: MeanFigure
     implemented: bool = True
 
     @property
@@ -73,13 +73,13 @@ class Row:
         }
 
 
-def printed_figures(file: str | None) -> Mapping[Key, Figure]:
+def printed_figures(file: str | None) -> Mapping[Key, MeanFigure]:
     """The paper's numbers in a file of the folder `printed`; its `#` lines name their source."""
     if file is None:
         return {}
     text = (PRINTED / file).read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    return {_key(row): Figure(_number(row["mean"]), _number(row["std"])) for row in csv.DictReader(lines)}
+    return {_key(row): MeanFigure(_number(row["mean"]), _number(row["std"])) for row in csv.DictReader(lines)}
 
 
 def _key(row: Mapping[str, str]) -> Key:

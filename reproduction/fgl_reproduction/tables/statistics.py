@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fgl_reproduction.tables.table import Case, Choices, Metric
+from fgl_reproduction.tables.table import Choices, Metric, TableCase
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.typing import Ids
 
@@ -93,6 +93,6 @@ class Counted:
         return graph_figures(data) if self.federated is None else client_figures(self.federated(data, choices, seed))
 
 
-WHOLE = (Case("whole graph", "data", Counted()),)
+WHOLE = (TableCase("whole graph", "data", Counted()),)
 """The cases of a table of data sets; its metrics are `GRAPH_METRICS`."""
 GRAPH_METRICS = (NODES, EDGES, FEATURES, CLASSES, HOMOPHILY)

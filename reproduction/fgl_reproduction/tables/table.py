@@ -48,7 +48,11 @@ class Choices:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if not self.drawn or min(self.drawn) < 0 or len(set(self.drawn)) < len(self.drawn):
+        if (
+            not self.seeds_of_runs
+            or min(self.seeds_of_runs) < 0
+            or len(set(self.seeds_of_runs)) < len(self.seeds_of_runs)
+        ):
             raise InputError(
                 f"seeds must be at least 1 run, or different seeds of at least 0 as in 11,12; found {self.seeds}"
             )
@@ -57,7 +61,7 @@ class Choices:
         compute_device(self.device)
 
     @property
-    def drawn(self) -> tuple[int, ...]:
+    def seeds_of_runs(self) -> tuple[int, ...]:
         """The seed of each run."""
         return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
@@ -88,7 +92,7 @@ Measure = Callable[[Any, Choices, int], Mapping[Metric, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class TableCase:
     """One line of a table.
 
     Attributes:
@@ -124,7 +128,7 @@ class Derived:
 
     metric: Metric
     source: Metric
-    compute: Callable[[Mapping[Case, float]], Mapping[Case, float | None]]
+    compute: Callable[[Mapping[TableCase, float]], Mapping[TableCase, float | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,7 @@ class PaperTable:
     name: str
     title: str
     datasets: tuple[str, ...]
-    cases: tuple[Case, ...]
+    cases: tuple[TableCase, ...]
     metrics: tuple[Metric, ...]
     derived: tuple[Derived, ...] = ()
     printed: str | None = None
@@ -155,7 +159,7 @@ class PaperTable:
     method: str = ""
     load: Callable[[str, Path | None], Data] = load
 
-    def chosen_cases(self, clients: tuple[int, ...] = (), methods: tuple[str, ...] = ()) -> tuple[Case, ...]:
+    def chosen_cases(self, clients: tuple[int, ...] = (), methods: tuple[str, ...] = ()) -> tuple[TableCase, ...]:
         """The cases with these numbers of clients and those without a number, of these methods; none named means all.
 
         Raises:
@@ -204,7 +208,7 @@ class Paper:
         self,
         number: str,
         subject: str,
-        cases: Iterable[Case],
+        cases: Iterable[TableCase],
         *,
         datasets: tuple[str, ...] = (),
         metrics: tuple[Metric, ...] = (),

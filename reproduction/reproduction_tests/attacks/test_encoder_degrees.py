@@ -38,7 +38,7 @@ def record_round(
     job = clients_of(GRAPH, scheme or Plaintext(), preset)
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), recording or Recording.everything(1), loss)
     with suppress(TooFewClientsError) if loss else nullcontext():
-        job.opened(channel).round(0)
+        job.open(channel).round(0)
     truth = DegreeTruth(present_degrees(GRAPH, preset))
     return Run(GRAPH, PublicParameters(), channel.transcript, truth, (encoder_start(preset, 0),))
 

@@ -16,7 +16,7 @@ NODES = "node_id\tfeature\tlabel\n0\t0,1,0\t4\n1\t1,1,0\t0\n2\t0,0,0\t2\n"
 EDGES = "node_id\tnode_id\n2\t0\n0\t1\n1\t1\n0\t1\n"
 
 
-def written(root: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
+def write_files(root: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
     (root / RAW).mkdir(parents=True)
     (root / RAW / "out1_node_feature_label.txt").write_text(nodes)
     (root / RAW / "out1_graph_edges.txt").write_text(edges)
@@ -25,7 +25,7 @@ def written(root: Path, nodes: str = NODES, edges: str = EDGES) -> Path:
 
 def test_raw_files_become_the_graph(tmp_path: Path) -> None:
     """Links keep their direction, self-loops and repetitions go."""
-    root = written(tmp_path / "root")
+    root = write_files(tmp_path / "root")
     graph = load("CHAMELEON", root, tmp_path / "cache")
     assert graph.name == "Chameleon"
     assert graph.edges.T.tolist() == [[2, 0], [0, 1]]
@@ -34,7 +34,7 @@ def test_raw_files_become_the_graph(tmp_path: Path) -> None:
 
 
 def test_missing_files_are_named_with_the_way_out(tmp_path: Path) -> None:
-    root = written(tmp_path / "root")
+    root = write_files(tmp_path / "root")
     (root / RAW / "out1_graph_edges.txt").unlink()
     with pytest.raises(DataNotFoundError, match=r"geom_gcn/raw: out1_graph_edges.txt. Put .* unset FGL_SECURE_DATA"):
         load("Chameleon", root, tmp_path / "cache")
@@ -54,7 +54,7 @@ def test_missing_files_are_named_with_the_way_out(tmp_path: Path) -> None:
 )
 def test_damaged_files_are_refused(tmp_path: Path, nodes: str, edges: str) -> None:
     """Rows of unequal length, nodes out of order and links to nowhere are refused."""
-    root = written(tmp_path / "root", nodes, edges)
+    root = write_files(tmp_path / "root", nodes, edges)
     with pytest.raises(InputError, check=about("the raw files of Chameleon")):
         load("Chameleon", root, tmp_path / "cache")
 
@@ -64,7 +64,7 @@ def test_chameleon_is_downloaded_once(request: pytest.FixtureRequest, tmp_path: 
     web = request.getfixturevalue("served")
     (web / "splits").mkdir()
     (web / "new_data").mkdir()
-    raw = written(tmp_path / "root") / RAW
+    raw = write_files(tmp_path / "root") / RAW
     raw.rename(web / "new_data" / "chameleon")
     for split in range(10):
         masks = {mask: np.ones(3, dtype=np.uint8) for mask in MASKS}

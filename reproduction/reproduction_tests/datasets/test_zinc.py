@@ -10,7 +10,7 @@ from fgl_reproduction.datasets.zinc import (
     RAW_FILE,
     atom_types,
     bonds,
-    parsed,
+    parse_smiles,
     scaffold,
     solubility_terms,
     standardised_sum,
@@ -56,7 +56,7 @@ def test_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
 @with_rdkit
 def test_a_known_molecule() -> None:
     """Toluene: seven carbons, seven bonds in both directions, and benzene as scaffold."""
-    toluene = parsed("Cc1ccccc1")
+    toluene = parse_smiles("Cc1ccccc1")
     assert atom_types(toluene).tolist() == [1] * 7
     found = bonds(toluene)
     edges, types = found[:2], found[2]
@@ -64,31 +64,31 @@ def test_a_known_molecule() -> None:
     assert np.bincount(types).tolist() == [2, 0, 0, 12]  # one single bond and six aromatic ones
     assert set(map(tuple, edges.T.tolist())) == set(map(tuple, edges[::-1].T.tolist()))
     assert scaffold(toluene) == (6, "c1ccccc1")
-    assert scaffold(parsed("CCO")) == (0, "")
+    assert scaffold(parse_smiles("CCO")) == (0, "")
 
 
 @with_rdkit
 def test_charges_and_rare_elements_have_types_of_their_own() -> None:
     """Plain, positive and negative nitrogen are types 4, 5 and 3; selenium is the last type."""
-    nitro = parsed("C[N+](=O)[O-]")
+    nitro = parse_smiles("C[N+](=O)[O-]")
     assert atom_types(nitro).tolist() == [1, 5, 7, 6]
-    assert atom_types(parsed("C[Se]C")).tolist() == [1, 27, 1]
-    assert bonds(parsed("C")).shape == (3, 0)
+    assert atom_types(parse_smiles("C[Se]C")).tolist() == [1, 27, 1]
+    assert bonds(parse_smiles("C")).shape == (3, 0)
 
 
 @with_rdkit
 def test_terms_are_signed_so_that_more_is_more_soluble_in_oil() -> None:
     """Longer chains have a higher logP, a cyclooctane has a ring penalty of two, and the SA score counts against."""
-    assert solubility_terms(parsed("CCCCCCCC"))[0] > solubility_terms(parsed("CCO"))[0]
-    assert solubility_terms(parsed("C1CCCCCCC1"))[2] == -2
-    assert solubility_terms(parsed("c1ccccc1"))[2] == 0
-    assert solubility_terms(parsed("c1ccccc1"))[1] < 0
+    assert solubility_terms(parse_smiles("CCCCCCCC"))[0] > solubility_terms(parse_smiles("CCO"))[0]
+    assert solubility_terms(parse_smiles("C1CCCCCCC1"))[2] == -2
+    assert solubility_terms(parse_smiles("c1ccccc1"))[2] == 0
+    assert solubility_terms(parse_smiles("c1ccccc1"))[1] < 0
 
 
 @with_rdkit
 def test_lines_that_are_no_molecule_are_refused() -> None:
     with pytest.raises(InputError, check=about("a line")):
-        parsed("C1CC")
+        parse_smiles("C1CC")
 
 
 @with_rdkit

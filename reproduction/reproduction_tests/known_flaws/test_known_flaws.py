@@ -10,7 +10,7 @@ import pytest
 
 from fgl_reproduction.known_flaws import (
     CASES,
-    Case,
+    FlawCase,
     HidingProtocol,
     ReleasingMechanism,
     examine,
@@ -25,7 +25,7 @@ from fgl_reproduction.known_flaws.case import Subject
 from fgl_reproduction.known_flaws.questions import candidates_of, questions_of
 from fgl_secure.cli.main import BAD_INPUT, OK, VIOLATED, main
 from fgl_secure.coins import SimulationCoins, SystemCoins
-from fgl_secure.crypto.cryptography import Purpose
+from fgl_secure.crypto.cryptography import KeyPurpose
 from fgl_secure.runtime import Channel, Party, Phase, Role, Step
 from fgl_secure.testing import Protocol
 from fgl_secure.testing.protocol import Inputs
@@ -48,9 +48,9 @@ COALITIONS = {
 }
 
 
-def case_of(subject: Callable[[], Subject], *, sound: bool = True) -> Case:
+def case_of(subject: Callable[[], Subject], *, sound: bool = True) -> FlawCase:
     """A case without descriptions."""
-    return Case("x", sound, "", "", "", subject)
+    return FlawCase("x", sound, "", "", "", subject)
 
 
 @pytest.mark.parametrize("name", COALITIONS)
@@ -58,7 +58,7 @@ def test_flaws_are_found(name: str) -> None:
     """The examination finds the flaw, by a coalition as small as the flaw allows, and says by what."""
     finding = examine(BY_NAME[name])
     assert finding.violated
-    assert finding.expected
+    assert finding.is_expected
     assert finding.observer.startswith(COALITIONS[name])
     assert len(finding.observer) <= len(COALITIONS[name]) + 1
     assert any(word in finding.statistic for word in ("total variation", "chi-square", "epsilon is at least"))
@@ -68,7 +68,7 @@ def test_flaws_are_found(name: str) -> None:
 def test_sound_protocols_pass(name: str) -> None:
     """Exact comparison of many pairs of inputs finds nothing, whatever the coins: it has no false alarms."""
     finding = examine(BY_NAME[name])
-    assert finding.expected
+    assert finding.is_expected
     assert not finding.violated
     assert finding.check in ("traces; exact enumeration", "traces; exact, by row spaces")
     assert finding.statistic.startswith("total variation 0 ")
@@ -98,10 +98,10 @@ def test_the_same_protocol_without_its_flaw_passes(name: str) -> None:
 
 CONTROLS: dict[str, Callable[[], Subject]] = {
     "bonawitz without pair masks": partial(
-        schemes.pairwise_masking, cryptography=partial(masking_flaws.Without, purpose=Purpose.PAIR_MASK)
+        schemes.pairwise_masking, cryptography=partial(masking_flaws.Without, purpose=KeyPurpose.PAIR_MASK)
     ),
     "bell with shares that are the secret": partial(
-        subjects.bell, cryptography=partial(masking_flaws.Without, purpose=Purpose.SHARING)
+        subjects.bell, cryptography=partial(masking_flaws.Without, purpose=KeyPurpose.SHARING)
     ),
     "lightsecagg with one mask for two": partial(schemes.lightsecagg, coding_flaws.OneMaskForTwo),
     "shamir of degree 1": partial(subjects.shamir, degree=1),
@@ -114,7 +114,7 @@ def test_negative_controls_of_sound_protocols_are_rejected(name: str) -> None:
     """The examination that passes sound protocols rejects each with an injected flaw."""
     finding = examine(case_of(CONTROLS[name]))
     assert finding.violated
-    assert not finding.expected
+    assert not finding.is_expected
     assert finding.statistic.startswith("total variation ")
 
 
@@ -130,7 +130,7 @@ def test_the_examination_is_given_the_subject_alone() -> None:
     disguised = replace(BY_NAME["shamir"], subject=BY_NAME["microsecagg"].subject)
     finding = examine(disguised)
     assert finding.violated
-    assert not finding.expected
+    assert not finding.is_expected
 
 
 def shamir() -> HidingProtocol:
@@ -188,12 +188,12 @@ def test_lowest_bits_are_those_of_doubles(value: float, expected: int) -> None:
 def test_bounds_of_releases_without_noise_are_large_and_of_constants_zero() -> None:
     """A mechanism that says its data is bounded far from what it promises; one that says nothing is not."""
 
-    def released(scale: float) -> ReleasingMechanism:
+    def make_release(scale: float) -> ReleasingMechanism:
         return ReleasingMechanism(lambda data, runs, _: np.full((runs, 1), scale * data.sum()), 1, 1.0, 1.0, 0.0)
 
-    data = released(1.0).neighbours(0)
-    assert lower_bound(released(1.0), data, SystemCoins(), 1e-8).epsilon > 6
-    assert lower_bound(released(0.0), data, SystemCoins(), 1e-8).epsilon == 0
+    data = make_release(1.0).neighbours(0)
+    assert lower_bound(make_release(1.0), data, SystemCoins(), 1e-8).epsilon > 6
+    assert lower_bound(make_release(0.0), data, SystemCoins(), 1e-8).epsilon == 0
 
 
 def test_a_seed_repeats_samples() -> None:

@@ -14,7 +14,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import FedAvg
-from fgl_secure.methods.fedavg.program import FedAvg as Averaging
+from fgl_secure.methods.fedavg.program import FedAvgClient as Averaging
 from fgl_secure.methods.fedavg.program import LocalTraining, UpdateRule, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -40,7 +40,7 @@ def job(graph: FederatedGraph = GRAPH, scheme: Scheme | None = None, *, pull: fl
 
 def personal(made: Job) -> list[Array]:
     """Every client's own parameters after training."""
-    process = made.opened(made.channel())
+    process = made.open(made.channel())
     for number in range(SMALL.epochs):
         process.round(number)
     return [each.report["own theta"] for each in process.programs]
@@ -65,7 +65,7 @@ def test_what_clients_send_is_federated_averaging() -> None:
 def test_the_own_step_is_that_of_the_objective() -> None:
     """Along the gradient of the own loss at v, and lambda (v - w), with w as the round began."""
     made = job(steps=1, pull=0.7)
-    process = made.opened(made.channel())
+    process = made.open(made.channel())
     process.round(0)
     client = process.programs[1]
     assert isinstance(client, program.DittoClient)
@@ -101,7 +101,7 @@ def test_a_strong_pull_keeps_models_together() -> None:
 def test_masked_training_apart_is_that_in_the_clear_together() -> None:
     """Reports to the bit, with a process for each client, put down after each turn."""
     masked, clear = (job(scheme=each) for each in (PairwiseMasking(), Plaintext()))
-    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
+    agree(apart(masked, put_down=True), in_lockstep(clear.open(clear.channel(SimulationCoins(0)))))
 
 
 def test_claims_and_attacked_rounds_are_those_of_federated_averaging() -> None:
@@ -112,7 +112,7 @@ def test_claims_and_attacked_rounds_are_those_of_federated_averaging() -> None:
     assert "to the bit" in mine.notes[-1]
     made = mine.subjects[0].job
     assert made is not None
-    programs = made.opened(made.channel()).programs
+    programs = made.open(made.channel()).programs
     assert all(isinstance(each, program.DittoClient) and isinstance(each, Averaging) for each in programs)
 
 

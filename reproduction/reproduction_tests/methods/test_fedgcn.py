@@ -33,13 +33,13 @@ SHORT = replace(HONEST, epochs=3)
 CALM = replace(SHORT, dropout=0.0)
 
 
-def begun(
+def begin_exchange(
     graph: FederatedGraph, hops: int = 2, scheme: Scheme | None = None
 ) -> tuple[list[program.FedGCNClient], OneProcess]:
     """All clients after the exchange."""
     scheme = scheme or Plaintext()
     job = clients_of(graph, {"neighbours": scheme}, replace(SHORT, hops=hops))
-    process = job.opened(job.channel(SimulationCoins(0), Recording.everything(1)))
+    process = job.open(job.channel(SimulationCoins(0), Recording.everything(1)))
     process.begin()
     return [each for each in process.programs if isinstance(each, program.FedGCNClient)], process
 
@@ -61,7 +61,7 @@ def propagation(graph: FederatedGraph) -> Floats:
     return np.asarray(whole / root[:, None] / root[None, :])
 
 
-def expected(graph: FederatedGraph, hops: int, client: program.FedGCNClient) -> Floats:
+def expected_logits(graph: FederatedGraph, hops: int, client: program.FedGCNClient) -> Floats:
     """A network of two layers on the whole graph; of one hop, the second layer lacks edges between clients."""
     parameters = [each.detach().numpy().astype(np.float64) for each in client.learner.model.parameters()]
     (first, second), (shift, last) = parameters[:2], parameters[2:]
@@ -76,15 +76,15 @@ def expected(graph: FederatedGraph, hops: int, client: program.FedGCNClient) -> 
 def test_scores_are_those_of_the_whole_graph(edges: int, hops: int) -> None:
     """With a hub, isolated nodes, and clients of few nodes; without edges, too."""
     graph = random_graph(60, edges, 4, edges)
-    for client in begun(graph, hops)[0]:
-        assert scores(client) == pytest.approx(expected(graph, hops, client), abs=1e-5)
+    for client in begin_exchange(graph, hops)[0]:
+        assert scores(client) == pytest.approx(expected_logits(graph, hops, client), abs=1e-5)
 
 
 def test_one_hop_is_less_than_two() -> None:
     """The oracle tells them apart."""
     graph = random_graph(60, 60, 4, 1)
-    client = begun(graph, 1)[0][0]
-    assert not np.allclose(scores(client), expected(graph, 2, client), atol=1e-3)
+    client = begin_exchange(graph, 1)[0][0]
+    assert not np.allclose(scores(client), expected_logits(graph, 2, client), atol=1e-3)
 
 
 def test_two_hops_train_as_averaging_on_full_neighbourhoods() -> None:
@@ -107,7 +107,7 @@ def test_secured_training_is_that_in_the_clear(hops: int) -> None:
         assert secured.losses == pytest.approx(clear.losses, abs=1e-5)
 
 
-def handed(process: OneProcess) -> list[tuple[int, Floats]]:
+def exchanged_rows(process: OneProcess) -> list[tuple[int, Floats]]:
     """What clients told each other around nodes: to which client, and the rows."""
     channel = process._channel
     found = []
@@ -129,14 +129,14 @@ def others_in(graph: FederatedGraph, node: int, receiver: int, least: int) -> se
 
 def fewest(graph: FederatedGraph, process: OneProcess, least: int) -> int:
     """Fewest clients in a sum that was told."""
-    return min(len(others_in(graph, int(row[0]), to, least)) for to, row in handed(process))
+    return min(len(others_in(graph, int(row[0]), to, least)) for to, row in exchanged_rows(process))
 
 
 @pytest.mark.parametrize("least", [1, 2, 3])
 def test_no_sum_told_is_over_fewer_clients(least: int) -> None:
     """Than the scheme's least, its receiver not counted; and some have no more."""
     graph = random_graph(80, 120, 5, 3)
-    process = begun(graph, 2, Plaintext(minimum_group=least))[1]
+    process = begin_exchange(graph, 2, Plaintext(minimum_group=least))[1]
     assert fewest(graph, process, least) == least
 
 
@@ -144,15 +144,15 @@ def test_a_client_that_tells_all_is_found(monkeypatch: pytest.MonkeyPatch) -> No
     """The broken twin: it hands sums over whatever is in them, and one over itself alone is no sum."""
     graph = random_graph(80, 120, 5, 3)
     monkeypatch.setattr(program.FedGCNClient, "_has_sum", lambda _, nodes: np.ones(len(nodes), dtype=np.bool_))
-    process = begun(graph, 2, Plaintext(minimum_group=3))[1]
+    process = begin_exchange(graph, 2, Plaintext(minimum_group=3))[1]
     assert fewest(graph, process, 3) == 1
 
 
 def test_in_the_clear_a_sum_around_a_node_is_its_row() -> None:
     """A node with no neighbours but the client's own: two hops of FedGCN as published tell that client all of it."""
     graph = graph_of([[0, 2], [1, 2], [2, 3]], 4, [0, 0, 1, 0], np.arange(8.0).reshape(4, 2))
-    process = begun(graph)[1]
-    ((to, row),) = [(to, row) for to, row in handed(process) if row[0] == 2]
+    process = begin_exchange(graph)[1]
+    ((to, row),) = [(to, row) for to, row in exchanged_rows(process) if row[0] == 2]
     own = graph.features[[0, 1, 3]] / np.sqrt(2)
     assert to == 0
     assert (row[program.KEY :] - own.sum(axis=0)) * np.sqrt(row[1] + 1) == pytest.approx(graph.features[2])
@@ -161,8 +161,8 @@ def test_in_the_clear_a_sum_around_a_node_is_its_row() -> None:
 class Liar(program.FedGCNClient):
     """Tells of a node that nobody asked about."""
 
-    def _handed(self, table: Floats) -> dict[int, Floats]:
-        sent = super()._handed(table)
+    def _rows_by_client(self, table: Floats) -> dict[int, Floats]:
+        sent = super()._rows_by_client(table)
         return {client: rows + np.eye(1, rows.shape[1]) for client, rows in sent.items()}
 
 
@@ -171,7 +171,7 @@ def test_a_client_that_tells_of_other_nodes_is_refused() -> None:
     job = clients_of(graph, {}, SHORT)
     lying = replace(job, task=replace(job.task, make=lambda talk, _: Liar(talk, SHORT)))
     with pytest.raises(ProtocolError, check=about("sums of client 1")):
-        lying.opened(lying.channel()).begin()
+        lying.open(lying.channel()).begin()
 
 
 RUNS: Mapping[str, tuple[int, Scheme, Scheme, bool]] = {
@@ -185,10 +185,10 @@ def test_training_is_that_of_one_process(name: str) -> None:
     """With a process for each client, to the last bit."""
     hops, rows, server, put_down = RUNS[name]
     job = clients_of(some_digits(80, 3), {"neighbours": rows, "server": server}, replace(SHORT, hops=hops))
-    agree(apart(job, put_down=put_down), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+    agree(apart(job, put_down=put_down), in_lockstep(job.open(job.channel(SimulationCoins(0)))))
 
 
-def trained(graph: FederatedGraph, **schemes: Scheme) -> Job:
+def train_job(graph: FederatedGraph, **schemes: Scheme) -> Job:
     return clients_of(graph, schemes, SHORT)
 
 
@@ -197,7 +197,7 @@ def test_clients_without_labels_or_with_a_class_of_their_own_train() -> None:
     graph = some_digits(150, 3)
     first = graph.silo_of == 0
     lacking = replace(graph, train_mask=graph.train_mask & ~first & ((graph.labels != 0) | (graph.silo_of == 1)))
-    result = trained(lacking, server=PairwiseMasking()).train()
+    result = train_job(lacking, server=PairwiseMasking()).train()
     assert np.isfinite(result.losses).all()
     assert all(share is not None for share in result.accuracy.per_silo)
 
@@ -248,4 +248,4 @@ def test_rows_beyond_the_range_are_refused() -> None:
     relays = RelayCoded(k_min=1, profile=Profile.SHOWN)
     job = clients_of(graph, {"neighbours": relays}, replace(SHORT, row_range=0.01))
     with pytest.raises(InputError, check=about("rows of hop 1")):
-        job.opened(channel_of(graph, relays)).begin()
+        job.open(channel_of(graph, relays)).begin()

@@ -21,7 +21,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording, Role
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import unflatten
 from tests.error_codes import about
@@ -33,19 +33,19 @@ SMALL = replace(HONEST, hidden=8, epochs=3)
 GRAPH = two_communities(devices=48, silos=4)
 
 
-def opened(
+def open_rounds(
     rounds: int, graph: FederatedGraph = GRAPH, preset: FedPubPreset = SMALL, **schemes: Scheme
 ) -> tuple[list[program.FedPubClient], OneProcess]:
     """All clients after so many rounds, with everything recorded."""
     job = clients_of(graph, schemes, preset)
-    process = job.opened(job.channel(SimulationCoins(0), Recording.everything()))
+    process = job.open(job.channel(SimulationCoins(0), Recording.everything()))
     for number in range(rounds):
         process.round(number)
     return [each for each in process.programs if isinstance(each, program.FedPubClient)], process
 
 
-def shared(client: program.FedPubClient) -> Floats:
-    return np.concatenate([each.detach().numpy().ravel() for each in client.model.shared]).astype(np.float64)
+def shared_vector(client: program.FedPubClient) -> Floats:
+    return np.concatenate([each.detach().numpy().ravel() for each in client.model.shared_parameters]).astype(np.float64)
 
 
 def dense(client: program.FedPubClient, graph: FederatedGraph) -> Floats:
@@ -69,12 +69,12 @@ def dense(client: program.FedPubClient, graph: FederatedGraph) -> Floats:
 
 def test_scores_are_those_of_masked_convolutions() -> None:
     """With small entries of masks cut, which in training they are not."""
-    clients, _ = opened(2)
+    clients, _ = open_rounds(2)
     for client in clients:
         with torch.no_grad():
             client.model.masks[0][0] = 5e-4
             found = client.model.eval()(client._own, client._dropout)
-            bare = client.model.train()(client._own, Dropout(0.0, 0))
+            bare = client.model.train()(client._own, CoinDropout(0.0, 0))
         assert found.numpy() == pytest.approx(dense(client, GRAPH), abs=1e-5)
         assert not torch.allclose(found, bare)
         assert client.model.sparsity > 0
@@ -93,16 +93,16 @@ def test_weights_are_the_soft_max_of_cosines() -> None:
 @pytest.mark.parametrize("averaging", [Plaintext(), PairwiseMasking(), LightSecAgg()])
 def test_every_client_gets_its_own_average_of_all_models(averaging: Scheme) -> None:
     """The sum over all clients of weight times model, by the embeddings of what these models do."""
-    clients, _ = opened(1, clients=averaging)
-    before, _ = opened(0)
+    clients, _ = open_rounds(1, clients=averaging)
+    before, _ = open_rounds(0)
     embeddings = []
     for client, model in zip(clients, before, strict=True):
         model._learn()
         embeddings.append(model._embedding())
-        assert np.array_equal(shared(model), client.sent)
+        assert np.array_equal(shared_vector(model), client.sent)
     weights = similar(np.stack(embeddings), SMALL.temperature)
     expected = weights @ np.stack([client.sent for client in clients])
-    found = np.stack([shared(client) for client in clients])
+    found = np.stack([shared_vector(client) for client in clients])
     assert found == pytest.approx(expected, abs=1e-6)
     assert np.abs(found[0] - found[1]).max() > 0
 
@@ -110,17 +110,17 @@ def test_every_client_gets_its_own_average_of_all_models(averaging: Scheme) -> N
 def test_steps_are_along_the_gradient_of_the_objective() -> None:
     """The loss, lambda_1 times the masks' magnitudes, and lambda_2 times the squared distance to the average."""
     preset = replace(SMALL, dropout=0.0, sparsity=0.01, proximal=0.5, weight_decay=0.0, local_steps=2)
-    (client, *_), _ = opened(1, preset=preset)
-    average = shared(client)
+    (client, *_), _ = open_rounds(1, preset=preset)
+    average = shared_vector(client)
     client.model.train()
     client._one_step()
-    moved = shared(client)
+    moved = shared_vector(client)
     assert np.abs(moved - average).max() > 0
     scores = client.model(client._own, client._dropout)[client._labelled]
     parameters = list(client.model.parameters())
     plain = torch.autograd.grad(functional.cross_entropy(scores, client._labels), parameters)
-    pulls = unflatten(2 * 0.5 * (moved - average), client.model.shared)
-    pull = {id(each): part for each, part in zip(client.model.shared, pulls, strict=True)}
+    pulls = unflatten(2 * 0.5 * (moved - average), client.model.shared_parameters)
+    pull = {id(each): part for each, part in zip(client.model.shared_parameters, pulls, strict=True)}
     expected = [
         gradient + pull.get(id(parameter), 0.01 * torch.sign(parameter.detach()))
         for parameter, gradient in zip(parameters, plain, strict=True)
@@ -137,7 +137,7 @@ def test_the_published_code_penalises_nothing() -> None:
     assert (published.sparsity, published.proximal) == (0.0, 0.0)
 
 
-def sent(process: OneProcess) -> list[tuple[int, Floats]]:
+def sent_models(process: OneProcess) -> list[tuple[int, Floats]]:
     """What went from client to client of models: the sender, and the row."""
     channel = process._channel
     silos = channel.parties.ids(Role.SILO)
@@ -152,9 +152,9 @@ def sent(process: OneProcess) -> list[tuple[int, Floats]]:
 
 def test_masks_stay_with_their_clients() -> None:
     """Terms are as wide as weights and biases, and the same whatever the masks' later steps are."""
-    clients, process = opened(2)
+    clients, process = open_rounds(2)
     wide = sum(each.numel() for each in [*clients[0].model.weights, *clients[0].model.biases])
-    rows = [row for _, row in sent(process)]
+    rows = [row for _, row in sent_models(process)]
     assert len(rows) == 2 * 4 * 3
     assert {len(row) for row in rows} == {wide}
     masks = [torch.cat([mask.detach().reshape(-1) for mask in each.model.masks]) for each in clients]
@@ -163,9 +163,9 @@ def test_masks_stay_with_their_clients() -> None:
 
 def test_under_encryption_averages_are_the_same_to_rounding() -> None:
     """CKKS is exact for integers, but has fewer bits for them."""
-    clear, sealed = (opened(1, clients=each)[0] for each in (Plaintext(), Ckks()))
+    clear, sealed = (open_rounds(1, clients=each)[0] for each in (Plaintext(), Ckks()))
     for one, other in zip(clear, sealed, strict=True):
-        assert shared(one) == pytest.approx(shared(other), abs=1e-4)
+        assert shared_vector(one) == pytest.approx(shared_vector(other), abs=1e-4)
 
 
 def test_masked_training_apart_is_that_in_the_clear_together() -> None:
@@ -173,18 +173,18 @@ def test_masked_training_apart_is_that_in_the_clear_together() -> None:
     masked, clear = (
         clients_of(GRAPH, {"clients": each, "server": each}, SMALL) for each in (PairwiseMasking(), Plaintext())
     )
-    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
+    agree(apart(masked, put_down=True), in_lockstep(clear.open(clear.channel(SimulationCoins(0)))))
 
 
 def test_two_clients_that_pool_solve_for_two_models() -> None:
     """As the claims say: as many averages as models are left, with weights that everybody knows."""
-    clients, _ = opened(1, clients=PairwiseMasking(), server=PairwiseMasking())
+    clients, _ = open_rounds(1, clients=PairwiseMasking(), server=PairwiseMasking())
     weights = similar(np.stack([each._embedding() for each in _learnt()]), SMALL.temperature)
     pooled, others = clients[:2], clients[2:]
     known = np.stack([each.sent for each in pooled])
-    rest = np.stack([shared(each) for each in pooled]) - weights[:2, :2] @ known
+    rest = np.stack([shared_vector(each) for each in pooled]) - weights[:2, :2] @ known
     solved = np.linalg.solve(weights[:2, 2:], rest)
-    start = shared(opened(0)[0][0])
+    start = shared_vector(open_rounds(0)[0][0])
     for found, client in zip(solved, others, strict=True):
         assert np.linalg.norm(found - client.sent) < 0.02 * np.linalg.norm(client.sent - start)
     alone = rest[0] / weights[0, 2:].sum()
@@ -192,7 +192,7 @@ def test_two_clients_that_pool_solve_for_two_models() -> None:
 
 
 def _learnt() -> list[program.FedPubClient]:
-    clients, _ = opened(0)
+    clients, _ = open_rounds(0)
     for client in clients:
         client._learn()
     return clients
@@ -222,7 +222,7 @@ def test_an_embedding_that_is_no_number_is_refused() -> None:
     job = clients_of(GRAPH, {}, SMALL)
     lying = replace(job, task=replace(job.task, make=lambda talk, _: Liar(talk, SMALL)))
     with pytest.raises(ProtocolError, check=about("silo 1")):
-        lying.opened(lying.channel()).round(0)
+        lying.open(lying.channel()).round(0)
 
 
 def test_clients_without_labels_or_classes_train() -> None:
@@ -291,6 +291,6 @@ def test_presets_out_of_range_are_refused(name: str) -> None:
 def test_predictions_after_the_average_are_those_of_the_averaged_weights() -> None:
     """A client that is tested after a round predicts with the average, under masks of its own, which it has by then."""
     for averaged in (False, True):
-        clients, _ = opened(2, preset=replace(SMALL, tested_averaged=averaged, learning_rate=0.3))
+        clients, _ = open_rounds(2, preset=replace(SMALL, tested_averaged=averaged, learning_rate=0.3))
         alike = [(client.kept["predicted"] == dense(client, GRAPH).argmax(axis=1)).all() for client in clients]
         assert all(alike) == averaged

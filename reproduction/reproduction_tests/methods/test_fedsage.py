@@ -32,10 +32,10 @@ SHORT = replace(HONEST, epochs=3, hidden=16, generator=GENERATOR)
 MASKS: Mapping[str, Scheme] = {"clients": PairwiseMasking(), "server": PairwiseMasking()}
 
 
-def opened(graph: FederatedGraph, schemes: Mapping[str, Scheme], preset: FedSagePreset = SHORT) -> OneProcess:
+def open_process(graph: FederatedGraph, schemes: Mapping[str, Scheme], preset: FedSagePreset = SHORT) -> OneProcess:
     """All clients before the first round, with everything recorded."""
     job = clients_of(graph, schemes, preset)
-    process = job.opened(job.channel(SimulationCoins(0), Recording.everything()))
+    process = job.open(job.channel(SimulationCoins(0), Recording.everything()))
     process.begin()
     return process
 
@@ -47,7 +47,7 @@ def generators(process: OneProcess) -> list[NeighGen]:
 def test_a_round_steps_along_the_own_gradient_and_all_others() -> None:
     """Every generator: against the gradients that each client works out, added up outside of the run."""
     graph = some_digits(120, 4)
-    process, twin = opened(graph, {}), opened(graph, {})
+    process, twin = open_process(graph, {}), open_process(graph, {})
     mine = generators(twin)
     process.round(0)
     inputs, thetas = [each.inputs(0) for each in mine], [flat(each.theta) for each in mine]
@@ -92,7 +92,7 @@ def test_the_reported_round_is_one_of_averaging() -> None:
     assert result.selected_round >= GENERATOR.rounds
 
 
-def told(process: OneProcess, phase: MessageKind) -> dict[tuple[int, int], NDArray[np.float32]]:
+def first_round_messages(process: OneProcess, phase: MessageKind) -> dict[tuple[int, int], NDArray[np.float32]]:
     """By sender and receiver, what silos were sent in the first round; nobody else was sent any."""
     parties, found = process._channel.parties, {}
     for batch in process._channel.transcript.messages:
@@ -106,10 +106,13 @@ def told(process: OneProcess, phase: MessageKind) -> dict[tuple[int, int], NDArr
 
 def test_clients_are_told_generators_and_noisy_embeddings_and_no_single_gradient() -> None:
     """What goes in the clear under masks is what the page says, to each other client alike; gradients do not."""
-    process = opened(some_digits(120, 4), MASKS)
-    expected = generators(opened(some_digits(120, 4), MASKS))
+    process = open_process(some_digits(120, 4), MASKS)
+    expected = generators(open_process(some_digits(120, 4), MASKS))
     process.round(0)
-    rows, thetas = told(process, program.SageMessage.EMBEDDINGS), told(process, program.SageMessage.GENERATOR)
+    rows, thetas = (
+        first_round_messages(process, program.SageMessage.EMBEDDINGS),
+        first_round_messages(process, program.SageMessage.GENERATOR),
+    )
     pairs = {(one, other) for one in range(4) for other in range(4) if one != other}
     assert set(rows) == set(thetas) == pairs
     for sender, receiver in pairs:
@@ -117,7 +120,7 @@ def test_clients_are_told_generators_and_noisy_embeddings_and_no_single_gradient
         assert np.array_equal(thetas[sender, receiver][0], flat(expected[sender].theta))
     vectors = [each for each in process._channel.transcript.messages if each.phase is Phase.VECTORS]
     assert not vectors
-    clear = opened(some_digits(120, 4), {})
+    clear = open_process(some_digits(120, 4), {})
     clear.round(0)
     assert any(each.phase is Phase.VECTORS for each in clear._channel.transcript.messages)
 
@@ -135,7 +138,7 @@ def test_a_generator_that_is_not_finite_is_refused() -> None:
     job = clients_of(graph, {}, SHORT)
     kinds = [program.FedSageClient, Liar, program.FedSageClient]
     lying = replace(job, task=replace(job.task, make=lambda talk, _: kinds[talk.silo.silo](talk, SHORT)))
-    process = lying.opened(lying.channel())
+    process = lying.open(lying.channel())
     process.begin()
     with pytest.raises(ProtocolError, check=about("generator of client 1")):
         process.round(0)
@@ -151,7 +154,7 @@ def test_training_is_that_of_one_process(name: str) -> None:
     """With a process for each client, to the last bit."""
     schemes, put_down = RUNS[name]
     job = clients_of(some_digits(80, 3), schemes, SHORT)
-    agree(apart(job, put_down=put_down), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+    agree(apart(job, put_down=put_down), in_lockstep(job.open(job.channel(SimulationCoins(0)))))
 
 
 def test_clients_without_labels_or_with_a_class_of_their_own_train() -> None:

@@ -19,7 +19,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Phase, Recording
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import flat
 from tests.error_codes import about
@@ -36,10 +36,10 @@ def both_ways(network: nx.Graph) -> NDArray[np.int64]:
     return np.concatenate([edges, edges[::-1]], axis=1)
 
 
-def opened(graph: FederatedGraph = GRAPH, scheme: Scheme | None = None) -> OneProcess:
+def open_process(graph: FederatedGraph = GRAPH, scheme: Scheme | None = None) -> OneProcess:
     """All clients before the first round, with everything recorded."""
     job = clients_of(graph, scheme or Plaintext(), SMALL)
-    return job.opened(job.channel(SimulationCoins(0), Recording.everything()))
+    return job.open(job.channel(SimulationCoins(0), Recording.everything()))
 
 
 def models(process: OneProcess) -> list[FedStarModel]:
@@ -88,16 +88,16 @@ def test_the_model_is_that_of_the_equations() -> None:
         x = torch.relu(outer(torch.relu(inner(sums @ torch.cat([x, s], dim=1)))))
         s = torch.tanh(mean @ s @ convolution.weight + convolution.bias)
     expected = model.scores(torch.relu(model.last(model.joint(torch.cat([x, s], dim=1)))))
-    found = model(graph, Dropout(0.5, 0))
+    found = model(graph, CoinDropout(0.5, 0))
     assert torch.allclose(found, expected, atol=1e-5)
 
 
 def test_what_is_sent_is_the_structure_encoder_alone() -> None:
     """Times a weight, and the weight: in every round, and of no other width."""
-    process = opened()
+    process = open_process()
     for number in range(SMALL.epochs):
         process.round(number)
-    length = len(flat(models(process)[0].shared))
+    length = len(flat(models(process)[0].shared_parameters))
     assert length < len(flat(list(models(process)[0].parameters())))
     sent = [each for each in process._channel.transcript.messages if each.phase is Phase.VECTORS]
     trained = [each for each in sent if not each.step.evaluation]
@@ -107,14 +107,14 @@ def test_what_is_sent_is_the_structure_encoder_alone() -> None:
 
 def test_structure_is_common_and_features_are_personal() -> None:
     """After rounds all have one structure encoder, the mean of what they sent; nothing else is alike, nor ever was."""
-    process = opened()
+    process = open_process()
     first = models(process)
     begun = [flat([each.first.weight]) for each in first]
     assert not np.array_equal(begun[0], begun[1])
-    assert np.array_equal(flat(first[0].shared), flat(first[1].shared))
+    assert np.array_equal(flat(first[0].shared_parameters), flat(first[1].shared_parameters))
     process.round(0)
     one, other, _ = models(process)
-    assert np.array_equal(flat(one.shared), flat(other.shared))
+    assert np.array_equal(flat(one.shared_parameters), flat(other.shared_parameters))
     assert not np.array_equal(flat([one.scores.weight]), flat([other.scores.weight]))
     (sent,) = (
         np.asarray(each.payload)
@@ -122,13 +122,13 @@ def test_structure_is_common_and_features_are_personal() -> None:
         if each.phase is Phase.VECTORS and not each.step.evaluation
     )
     mean = sent[:, :-1].sum(axis=0) / sent[:, -1].sum()
-    assert flat(one.shared) == pytest.approx(mean.astype(np.float32), abs=1e-6)
+    assert flat(one.shared_parameters) == pytest.approx(mean.astype(np.float32), abs=1e-6)
 
 
 def test_masked_training_apart_is_that_in_the_clear_together() -> None:
     """Reports to the bit, with a process for each client, put down after each turn."""
     masked, clear = (clients_of(GRAPH, each, SMALL) for each in (PairwiseMasking(), Plaintext()))
-    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
+    agree(apart(masked, put_down=True), in_lockstep(clear.open(clear.channel(SimulationCoins(0)))))
 
 
 def test_edges_between_clients_are_not_looked_at() -> None:

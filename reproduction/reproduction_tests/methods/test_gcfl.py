@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_reproduction.methods import GCFL
 from fgl_reproduction.methods.gcfl import clusters as program
-from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters, cut, warped
+from fgl_reproduction.methods.gcfl.clusters import ClusterRule, Clusters, cut, dtw_distances
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import FederatedGraph
@@ -35,16 +35,16 @@ NEVER = replace(SPLITTING, after=1000)
 def job(
     graph: FederatedGraph = GRAPH, scheme: Scheme | None = None, rule: ClusterRule = SPLITTING, *, steps: int = 1
 ) -> Job:
-    kind = partial(program.Clustered, rule=rule)
+    kind = partial(program.GCFLClient, rule=rule)
     return clients_of(graph, UpdateRule(scheme or Plaintext()), SMALL, LocalTraining(steps=steps), kind=kind)
 
 
-def opened(made: Job, rounds: int) -> tuple[list[program.Clustered], OneProcess]:
+def open_rounds(made: Job, rounds: int) -> tuple[list[program.GCFLClient], OneProcess]:
     """All clients after so many rounds, with everything recorded."""
-    process = made.opened(made.channel(SimulationCoins(0), Recording.everything()))
+    process = made.open(made.channel(SimulationCoins(0), Recording.everything()))
     for number in range(rounds):
         process.round(number)
-    return [each for each in process.programs if isinstance(each, program.Clustered)], process
+    return [each for each in process.programs if isinstance(each, program.GCFLClient)], process
 
 
 def naive(one: Floats, two: Floats) -> float:
@@ -64,9 +64,9 @@ def test_distances_are_those_of_time_warping() -> None:
     """Zero for a sequence and itself, or itself later; symmetric."""
     rows = np.random.default_rng(0).random((4, 5))
     expected = [[naive(one, two) for two in rows] for one in rows]
-    assert warped(rows) == pytest.approx(np.array(expected))
+    assert dtw_distances(rows) == pytest.approx(np.array(expected))
     late = np.array([[0.0, 0, 1, 2], [0.0, 1, 2, 2]])
-    assert warped(late)[0, 1] == 0
+    assert dtw_distances(late)[0, 1] == 0
 
 
 def weight(distances: Floats, part: NDArray[np.int64]) -> float:
@@ -128,7 +128,7 @@ def sums(process: OneProcess) -> list[Floats]:
 
 def test_every_cluster_takes_its_own_mean() -> None:
     """Of the last round: parts of other clusters are zeros, and models agree within a cluster alone."""
-    clients, process = opened(job(), 3)
+    clients, process = open_rounds(job(), 3)
     clusters = clients[0].clusters
     assert sorted(np.bincount(clusters.of).tolist()) == [3, 3]
     rows = sums(process)
@@ -153,7 +153,7 @@ def test_without_a_split_it_is_federated_averaging() -> None:
 
 def test_norms_are_of_updates_and_known_to_all() -> None:
     """Every copy of the clusters has those of all clients."""
-    clients, process = opened(job(rule=NEVER), 1)
+    clients, process = open_rounds(job(rule=NEVER), 1)
     rows = sums(process)[0]
     norms = np.linalg.norm(rows[:, :-1] / rows[:, -1:], axis=1)
     for client in clients:
@@ -163,7 +163,7 @@ def test_norms_are_of_updates_and_known_to_all() -> None:
 def test_masked_training_apart_is_that_in_the_clear_together() -> None:
     """Reports to the bit, with a process for each client, put down after each turn."""
     masked, clear = (job(scheme=each, steps=2) for each in (PairwiseMasking(), Plaintext()))
-    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
+    agree(apart(masked, put_down=True), in_lockstep(clear.open(clear.channel(SimulationCoins(0)))))
 
 
 def test_promises_are_of_clusters() -> None:

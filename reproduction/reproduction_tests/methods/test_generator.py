@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, Hidden, NeighGen, generated
+from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, Hidden, NeighGen, generate
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.training.parameters import flat, unflatten
@@ -21,7 +21,7 @@ SMALL = GeneratorPreset(most=3, encoder=4, latent=6, width=8, alone=3)
 CPU = torch.device("cpu")
 
 
-def made(graph: FederatedGraph, silo: int = 0, preset: GeneratorPreset = SMALL, seed: int = 0) -> NeighGen:
+def make_generator(graph: FederatedGraph, silo: int = 0, preset: GeneratorPreset = SMALL, seed: int = 0) -> NeighGen:
     return NeighGen(Silo.of(graph.restricted_to_silos(), silo), preset, seed, CPU)
 
 
@@ -51,13 +51,13 @@ def greedy(rows: NDArray[np.float64], allowed: list[NDArray[np.float64]]) -> flo
 
 def outputs(neighgen: NeighGen, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
     with torch.no_grad():
-        return np.asarray(generated(neighgen.theta, torch.from_numpy(inputs)).numpy(), dtype=np.float64)
+        return np.asarray(generate(neighgen.theta, torch.from_numpy(inputs)).numpy(), dtype=np.float64)
 
 
 def test_the_own_loss_is_to_the_nearest_hidden_neighbour() -> None:
     """Eq. 4, over all hidden neighbours of a row's node; its gradient is that of finite differences."""
     graph = some_digits(80, 3)
-    neighgen = made(graph)
+    neighgen = make_generator(graph)
     inputs = neighgen.inputs(0)
     assert inputs.shape == (neighgen.rows, SMALL.latent)
     hidden, features = neighgen._hidden, graph.features[graph.devices_of(0)].astype(np.float64)
@@ -70,7 +70,7 @@ def test_the_own_loss_is_to_the_nearest_hidden_neighbour() -> None:
 def test_another_clients_loss_is_to_its_nearest_node() -> None:
     """Eq. 5: over all nodes of the client that answers, whichever of them it hides; weighted by alpha."""
     graph = some_digits(80, 3)
-    one, other = made(graph), made(graph, 1, replace(SMALL, cross=2.0))
+    one, other = make_generator(graph), make_generator(graph, 1, replace(SMALL, cross=2.0))
     inputs, features = one.inputs(0), graph.features[graph.devices_of(1)].astype(np.float64)
     expected = 2 * differences(one, inputs, [features] * one.rows)
     assert other.gradient_for(flat(one.theta), inputs) == pytest.approx(expected, rel=1e-2, abs=2e-4)
@@ -84,7 +84,7 @@ def differences(
     given_rows = torch.from_numpy(inputs).double()
 
     def loss(values: NDArray[np.float64]) -> float:
-        return greedy(generated(unflatten(values, shapes), given_rows).detach().numpy(), allowed)
+        return greedy(generate(unflatten(values, shapes), given_rows).detach().numpy(), allowed)
 
     steps = 1e-6 * np.eye(len(theta))
     return np.array([(loss(theta + step) - loss(theta - step)) / 2e-6 for step in steps])
@@ -93,7 +93,9 @@ def differences(
 def test_learning_alone_lowers_what_is_learnt() -> None:
     """Numbers of hidden neighbours and their features are told better than before, and the seed repeats it."""
     graph = some_digits(200, 2)
-    before, after, again = (made(graph, preset=replace(SMALL, alone=60, learning_rate=0.01)) for _ in range(3))
+    before, after, again = (
+        make_generator(graph, preset=replace(SMALL, alone=60, learning_rate=0.01)) for _ in range(3)
+    )
     after.learn_alone()
     again.learn_alone()
     assert after.own_gradient(after.inputs(0))[0] < before.own_gradient(before.inputs(0))[0]
@@ -103,9 +105,9 @@ def test_learning_alone_lowers_what_is_learnt() -> None:
 def test_generated_neighbours_hang_on_own_nodes() -> None:
     """Behind the own rows, each on one node by an edge both ways, at most as many as may be; own edges stay."""
     graph = some_digits(120, 2)
-    neighgen, own = made(graph), graph.devices_of(0)
+    neighgen, own = make_generator(graph), graph.devices_of(0)
     neighgen.learn_alone()
-    rows, (source, target) = neighgen.mended()
+    rows, (source, target) = neighgen.mend_graph()
     assert np.array_equal(rows[: len(own)], graph.features[own])
     inside = (source < len(own)) & (target < len(own))
     assert inside.sum() == Silo.of(graph.restricted_to_silos(), 0).edges.shape[1]
@@ -114,12 +116,12 @@ def test_generated_neighbours_hang_on_own_nodes() -> None:
     assert np.array_equal(np.sort(target[target >= len(own)]), new)
     assert len(new) > 0
     assert np.bincount(target[source >= len(own)]).max() <= SMALL.most
-    assert np.array_equal(rows, neighgen.mended()[0])
+    assert np.array_equal(rows, neighgen.mend_graph()[0])
 
 
 def test_noise_is_fresh_in_every_round_and_generated_neighbours_differ() -> None:
     """Two rounds share embeddings and no noise; two neighbours of one node are no copies."""
-    neighgen = made(random_graph(60, 120, 2, 0))
+    neighgen = make_generator(random_graph(60, 120, 2, 0))
     first, second = neighgen.inputs(0), neighgen.inputs(1)
     assert np.array_equal(first, neighgen.inputs(0))
     assert not np.isclose(first, second).any()
@@ -129,7 +131,7 @@ def test_noise_is_fresh_in_every_round_and_generated_neighbours_differ() -> None
 @pytest.mark.parametrize(("pairs", "nodes"), [([], 5), ([], 1), ([[0, 1]], 2)])
 def test_clients_with_next_to_nothing_generate_what_they_can(pairs: list[list[int]], nodes: int) -> None:
     """Isolated nodes, one node alone, one edge: no error, and where nothing is hidden others are asked nothing."""
-    neighgen = made(graph_of(pairs, nodes))
+    neighgen = make_generator(graph_of(pairs, nodes))
     neighgen.learn_alone()
     inputs = neighgen.inputs(0)
     loss, gradient = neighgen.own_gradient(inputs)
@@ -138,20 +140,20 @@ def test_clients_with_next_to_nothing_generate_what_they_can(pairs: list[list[in
     assert gradient.shape == answer.shape == flat(neighgen.theta).shape
     assert len(inputs) == (1 if pairs else 0)
     assert bool(answer.any()) == bool(pairs)
-    assert np.isfinite(neighgen.mended()[0]).all()
+    assert np.isfinite(neighgen.mend_graph()[0]).all()
 
 
 def test_a_state_is_gone_on_from() -> None:
     """Parameters and what Adam remembers, in another object."""
     graph = some_digits(80, 2)
-    one, other = made(graph), made(graph)
+    one, other = make_generator(graph), make_generator(graph)
     one.learn_alone()
     one.step(one.own_gradient(one.inputs(0))[1])
     other.restore(one.state())
     for each in (one, other):
         each.step(each.own_gradient(each.inputs(1))[1])
     assert np.array_equal(flat(one.theta), flat(other.theta))
-    assert np.array_equal(one.mended()[0], other.mended()[0])
+    assert np.array_equal(one.mend_graph()[0], other.mend_graph()[0])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fgl_reproduction.tables.reproduce import Reproduction, reproduce
-from fgl_reproduction.tables.table import Case, Choices, PaperTable
+from fgl_reproduction.tables.table import Choices, PaperTable, TableCase
 from fgl_secure.graph import Graph
 
 NODES, CLASSES = 240, 3
@@ -31,7 +31,7 @@ def _load(name: str, _data_root: Path | None) -> Graph:
     return small_graph(name)
 
 
-def run_small(table: PaperTable, wanted: Callable[[Case], bool], choices: Choices | None = None) -> Reproduction:
+def run_small(table: PaperTable, wanted: Callable[[TableCase], bool], choices: Choices | None = None) -> Reproduction:
     """Runs some lines of a table once, for one round.
 
     Args:

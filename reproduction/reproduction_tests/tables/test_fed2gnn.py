@@ -33,12 +33,12 @@ from fgl_reproduction.tables.fed2gnn_runs import (
     SECONDS,
     SECONDS_BEFORE,
     TRAINING,
-    BaselineRun,
-    Cost,
-    Course,
+    Fed2GNNBaselineRun,
+    Fed2GNNCost,
+    Fed2GNNLossCurve,
     Fed2GNNRun,
+    Fed2GNNSetting,
     FedSageRun,
-    Setting,
     loss_after,
 )
 from fgl_reproduction.tables.fed2gnn_together import TogetherClient
@@ -47,7 +47,7 @@ from fgl_reproduction.tables.table import Choices, PaperTable
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Graph, load
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, LatentPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN
+from fgl_secure.methods.fed2gnn.program import Fed2GNNClient
 from fgl_secure.training.job import Job
 
 QUICK = Choices(seeds=1, epochs=2)
@@ -86,13 +86,13 @@ def test_nothing_is_missing() -> None:
 
 def test_fedsage_is_a_run_of_the_tables() -> None:
     """On the table's backbone, with its width and hops."""
-    assert 0 <= FedSageRun(Setting("dagnn", 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
+    assert 0 <= FedSageRun(Fed2GNNSetting("dagnn", 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
 
 
 @pytest.mark.parametrize("backbone", ["gcn", "sage", "dagnn"])
 def test_a_run_measures_and_repeats(backbone: str) -> None:
     """An accuracy in percent that the seed repeats."""
-    run, data = Fed2GNNRun(Setting(backbone, 3, neighbours=4)), some_digits()
+    run, data = Fed2GNNRun(Fed2GNNSetting(backbone, 3, neighbours=4)), some_digits()
     found = run(data, QUICK, 0)
     assert 0 <= found[ACCURACY] <= 100
     assert found == run(data, QUICK, 0)
@@ -100,12 +100,12 @@ def test_a_run_measures_and_repeats(backbone: str) -> None:
 
 @pytest.mark.parametrize("baseline", list(Fed2GNNBaseline))
 def test_what_it_is_compared_with_runs(baseline: Fed2GNNBaseline) -> None:
-    assert 0 <= BaselineRun(baseline, Setting("gcn", 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
+    assert 0 <= Fed2GNNBaselineRun(baseline, Fed2GNNSetting("gcn", 3))(some_digits(), QUICK, 0)[ACCURACY] <= 100
 
 
 def test_the_scheme_of_a_choice_computes_the_sums() -> None:
     """Relays take part where they are asked for; an unknown scheme is refused."""
-    run = Fed2GNNRun(Setting("gcn", 3))
+    run = Fed2GNNRun(Fed2GNNSetting("gcn", 3))
     found = run(some_digits(), replace(QUICK, scheme="relay-coded"), 0)
     assert 0 <= found[ACCURACY] <= 100
     with pytest.raises(UnknownNameError, match="plaintext"):
@@ -114,7 +114,7 @@ def test_the_scheme_of_a_choice_computes_the_sums() -> None:
 
 def test_every_client_of_a_setting_has_labelled_nodes() -> None:
     """A partition without is drawn again; split and partition are the seed's."""
-    setting, data = Setting("gcn", 6), some_digits()
+    setting, data = Fed2GNNSetting("gcn", 6), some_digits()
     graph = setting.federated(data, 3)
     assert np.bincount(graph.silo_of[graph.train_mask], minlength=6).all()
     assert np.array_equal(graph.silo_of, setting.federated(data, 3).silo_of)
@@ -125,11 +125,11 @@ def test_lines_without_the_latent_map_have_none(monkeypatch: pytest.MonkeyPatch)
     """FedAvg and FedAvg-Full with features as they are, beside the same printed lines, differ in that alone."""
     tried: list[Fed2GNNPreset] = []
 
-    def noted(*given: object, **_: object) -> Job:
+    def note_call(*given: object, **_: object) -> Job:
         tried.append(next(each for each in given if isinstance(each, Fed2GNNPreset)))
         raise InputError("enough")
 
-    monkeypatch.setattr(table_runs, "baseline_of", noted)
+    monkeypatch.setattr(table_runs, "baseline_of", note_call)
     twins = [case for case in TABLE_1.cases if case.method.endswith(UNMAPPED)]
     assert {case.line for case in twins} == {"FedAvg", "FedAvg-Full"}
     for case in twins[:2]:
@@ -148,25 +148,25 @@ def test_figure_6_compares_decoders_trained_alone_and_together(monkeypatch: pyte
     assert [case.method for case in FIGURE_6.cases] == ["FedAvg"] * 3 + [FED2GNN] * 3 + [TOGETHER] * 3
     tried: list[tuple[object, object]] = []
 
-    def noted(*given: object, kind: object, **_: object) -> Job:
+    def note_call(*given: object, kind: object, **_: object) -> Job:
         tried.append((kind, next(each for each in given if isinstance(each, Fed2GNNPreset))))
         raise InputError("enough")
 
-    monkeypatch.setattr(table_runs, "clients_of", noted)
+    monkeypatch.setattr(table_runs, "clients_of", note_call)
     for case in FIGURE_6.cases[3::3]:
         assert case.measure is not None
         with pytest.raises(InputError, match="enough"):
             case.measure(some_digits(), QUICK, 0)
     (kind, alone), (other, together) = tried
-    assert (kind, other) == (Fed2GNN, TogetherClient)
+    assert (kind, other) == (Fed2GNNClient, TogetherClient)
     assert together == alone
 
 
 def test_a_course_is_the_losses_of_its_run() -> None:
     """After 1 round that of the first; where training is shorter, the last one's."""
-    run = BaselineRun(Fed2GNNBaseline.FEDAVG, Setting("gcn", 3))
+    run = Fed2GNNBaselineRun(Fed2GNNBaseline.FEDAVG, Fed2GNNSetting("gcn", 3))
     losses = run.job(some_digits(), QUICK, 0).train().losses
-    found = Course(run)(some_digits(), QUICK, 0)
+    found = Fed2GNNLossCurve(run)(some_digits(), QUICK, 0)
     assert list(found.values()) == [losses[0], *[losses[1]] * (len(LOSS_AFTER) - 1)]
     assert list(found) == [loss_after(after) for after in LOSS_AFTER]
     assert {case.setting for case in FIGURE_5.cases} == {"GCN, Louvain", "GCN, random"}
@@ -174,7 +174,9 @@ def test_a_course_is_the_losses_of_its_run() -> None:
 
 def test_costs_are_counted_off_a_run() -> None:
     """Another layer of sums costs clients among themselves, and training nothing."""
-    two, three = (Cost(Fed2GNNRun(Setting("dagnn", 3, hops=hops)))(some_digits(), QUICK, 0) for hops in (2, 3))
+    two, three = (
+        Fed2GNNCost(Fed2GNNRun(Fed2GNNSetting("dagnn", 3, hops=hops)))(some_digits(), QUICK, 0) for hops in (2, 3)
+    )
     assert set(two) == {AMONG, BEFORE, TRAINING, SECONDS_BEFORE, SECONDS}
     assert 0 < two[AMONG] < three[AMONG] < three[BEFORE]
     assert two[TRAINING] == three[TRAINING] > 0

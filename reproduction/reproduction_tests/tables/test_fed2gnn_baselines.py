@@ -86,7 +86,7 @@ def test_adam_may_start_anew_every_round() -> None:
 def test_baselines_are_those_of_one_process(baseline: Fed2GNNBaseline) -> None:
     """Under masks, put down after each turn."""
     job = baseline_of(GRAPH, baseline, QUICK, scheme=PairwiseMasking())
-    expected = in_lockstep(job.opened(channel_of(GRAPH)))
+    expected = in_lockstep(job.open(channel_of(GRAPH)))
     agree(apart(job, put_down=True), expected)
 
 

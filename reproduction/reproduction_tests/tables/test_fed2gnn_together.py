@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from fgl_reproduction.tables.fed2gnn_together import Together, TogetherClient, TogetherDecoder
+from fgl_reproduction.tables.fed2gnn_together import JointDecoding, TogetherClient, TogetherDecoder
 from fgl_secure.methods.fed2gnn.decoder import Coordinates, Decoder, Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
+from fgl_secure.methods.fed2gnn.program import Fed2GNNClient, clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Phase, Recording
@@ -41,7 +41,7 @@ class Decoding(Program):
         self._data, self._preset = data[talk.silo.silo], preset
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        together = Together(self.talk, 7, 32.0)
+        together = JointDecoding(self.talk, 7, 32.0)
         self.space = together.coordinates(self._data, self._preset.coordinates, CPU)
         self.decoder = TogetherDecoder(self._data, MOST, self._preset, self.silo.silo, CPU, together)
         return False
@@ -64,7 +64,7 @@ def weights(decoder: Decoder) -> np.ndarray:
     return flat([*decoder.separator.parameters(), *decoder.predictor.parameters()])
 
 
-def pooled(data: Sequence[Neighbourhoods]) -> Neighbourhoods:
+def pool(data: Sequence[Neighbourhoods]) -> Neighbourhoods:
     size = np.concatenate([each.size for each in data])
     elements, others = (np.concatenate([getattr(each, name) for each in data]) for name in ("elements", "others"))
     return Neighbourhoods(elements, others, np.cumsum(size) - size, size)
@@ -76,7 +76,7 @@ def test_coordinates_are_those_of_all_neighbourhoods(most: int) -> None:
     data = [sets(80, 1), sets(5, 2), NOTHING]
     for each in data:
         each.elements[:, 1] *= 40
-    expected = Coordinates.of(pooled(data), most, CPU)
+    expected = Coordinates.of(pool(data), most, CPU)
     for found in (client.space for client in decoding(data, replace(SHORT, coordinates=most, epochs=0))):
         torch.testing.assert_close(found.basis, expected.basis, rtol=0, atol=1e-3)
         torch.testing.assert_close(found.centre, expected.centre, rtol=1e-3, atol=1e-3)
@@ -128,7 +128,7 @@ def test_where_nobody_has_neighbourhoods_all_have_the_first_network() -> None:
 def test_fed2gnn_trains_decoders_together_before_the_first_round() -> None:
     """Trees are others, which the seed repeats; the server adds up four moments, and the networks after each pass."""
     results = []
-    for kind in (Fed2GNN, TogetherClient, TogetherClient):
+    for kind in (Fed2GNNClient, TogetherClient, TogetherClient):
         channel = channel_of(GRAPH, recording=Recording.everything())
         results.append(clients_of(GRAPH, {}, QUICK, kind=kind).train(channel))
     alone, together, again = (result.losses for result in results)
@@ -142,4 +142,4 @@ def test_training_is_that_of_one_process() -> None:
     """Under masks, with a process for each client, put down after each turn."""
     preset = replace(QUICK, epochs=2, neighbours=3)
     job = clients_of(GRAPH, {SERVER: PairwiseMasking()}, preset, kind=TogetherClient)
-    agree(apart(job, put_down=True), in_lockstep(job.opened(channel_of(GRAPH))))
+    agree(apart(job, put_down=True), in_lockstep(job.open(channel_of(GRAPH))))

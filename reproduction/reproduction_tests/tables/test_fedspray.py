@@ -25,7 +25,14 @@ from fgl_reproduction.tables.fedspray import (
     class_figures,
 )
 from fgl_reproduction.tables.fedspray_baselines import Baseline
-from fgl_reproduction.tables.fedspray_runs import MINORITY, OVERALL, BaselineRun, Clients, FedSprayRun, minority_of
+from fgl_reproduction.tables.fedspray_runs import (
+    MINORITY,
+    OVERALL,
+    FedSprayBaselineRun,
+    FedSprayRun,
+    NodePartition,
+    minority_of,
+)
 from fgl_reproduction.tables.rows import printed_figures
 from fgl_reproduction.tables.table import Choices, PaperTable
 from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
@@ -44,7 +51,7 @@ def test_every_printed_number_has_its_row() -> None:
         (data, case.setting, case.line, metric.name)
         for data in PAPER.datasets
         for case in TABLE_2.cases
-        if case.setting.endswith(Clients.PUBLISHED)
+        if case.setting.endswith(NodePartition.PUBLISHED)
         for metric in (OVERALL, MINORITY)
     }
     printed = printed_figures(TABLE_2.printed)
@@ -63,7 +70,11 @@ def test_every_printed_number_has_its_row() -> None:
 @pytest.mark.parametrize(("backbone", "preset"), [("gcn", "honest"), ("sgc", "paper"), ("sage", "honest")])
 def test_a_run_is_two_accuracies(backbone: str, preset: str) -> None:
     """In percent, the same for the same seed, for every backbone and both presets."""
-    run, data, choices = FedSprayRun(backbone, Clients.LOUVAIN), load("digits"), Choices(preset, seeds=1, epochs=2)
+    run, data, choices = (
+        FedSprayRun(backbone, NodePartition.LOUVAIN),
+        load("digits"),
+        Choices(preset, seeds=1, epochs=2),
+    )
     first = run(data, choices, 1)
     assert set(first) == {OVERALL, MINORITY}
     assert all(0 <= value <= 100 for value in first.values())
@@ -73,14 +84,14 @@ def test_a_run_is_two_accuracies(backbone: str, preset: str) -> None:
 @pytest.mark.parametrize("baseline", Baseline)
 def test_baselines_run(baseline: Baseline) -> None:
     """All baselines have both accuracies too."""
-    found = BaselineRun(baseline, "gcn", Clients.LOUVAIN)(load("digits"), QUICK, 0)
+    found = FedSprayBaselineRun(baseline, "gcn", NodePartition.LOUVAIN)(load("digits"), QUICK, 0)
     assert all(0 <= value <= 100 for value in found.values())
 
 
 def test_clients_are_drawn_from_the_seed() -> None:
     """Each client has 40 / 30 / 30 percent of its nodes in the masks, and another seed draws others."""
     data = load("digits")
-    one, again, two = (Clients.LOUVAIN.federated(data, seed, None) for seed in (0, 0, 1))
+    one, again, two = (NodePartition.LOUVAIN.federated(data, seed, None) for seed in (0, 0, 1))
     for client in range(one.num_silos):
         mine = one.silo_of == client
         shares = [mask[mine].mean() for mask in (one.train_mask, one.validation_mask, one.test_mask)]
@@ -93,15 +104,15 @@ def test_clients_are_drawn_from_the_seed() -> None:
 def test_published_clients_are_for_their_graphs_alone(tmp_path: Path) -> None:
     """Another graph has none, and a folder without the files is named."""
     with pytest.raises(UnknownNameError, match="digits"):
-        FedSprayRun("gcn", Clients.PUBLISHED)(load("digits"), QUICK, 0)
+        FedSprayRun("gcn", NodePartition.PUBLISHED)(load("digits"), QUICK, 0)
     with pytest.raises(DataNotFoundError, match="data_root"):
-        Clients.PUBLISHED.federated(replace(load("digits"), name="PubMed"), 0, tmp_path)
+        NodePartition.PUBLISHED.federated(replace(load("digits"), name="PubMed"), 0, tmp_path)
 
 
 def test_a_protocol_is_refused() -> None:
     """Sums are exact under every scheme, so the table runs in the clear and says so."""
     with pytest.raises(InputError):
-        FedSprayRun("gcn", Clients.LOUVAIN)(load("digits"), Choices(scheme="secmp"), 0)
+        FedSprayRun("gcn", NodePartition.LOUVAIN)(load("digits"), Choices(scheme="secmp"), 0)
 
 
 @pytest.mark.parametrize("table", [TABLE_2, TABLE_3, TABLE_5, FIGURE_4, FIGURE_5], ids=lambda each: each.name)
@@ -109,13 +120,13 @@ def test_lines_are_trained_as_they_are_called(table: PaperTable, monkeypatch: py
     """What a line varies is another field of its preset, and no other field is; --epochs wins over a line's rounds."""
     tried: list[FedSprayPreset] = []
 
-    def noted(*given: object, **_: object) -> Job:
+    def note_call(*given: object, **_: object) -> Job:
         tried.append(next(each for each in given if isinstance(each, FedSprayPreset)))
         raise InputError("enough")
 
-    monkeypatch.setattr(table_runs, "clients_of", noted)
-    monkeypatch.setattr(table_runs, "plain_clients", noted)
-    monkeypatch.setattr(Clients, "federated", lambda *_: None)
+    monkeypatch.setattr(table_runs, "clients_of", note_call)
+    monkeypatch.setattr(table_runs, "plain_clients", note_call)
+    monkeypatch.setattr(NodePartition, "federated", lambda *_: None)
     data = load("digits")
     for case in table.cases:
         for choices in (Choices("paper"), Choices("paper", epochs=3)):
@@ -140,8 +151,8 @@ def test_lines_are_trained_as_they_are_called(table: PaperTable, monkeypatch: py
 
 def test_figure_2_measures_every_clients_minority_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The perceptron's and the network's; weighed by numbers of minority nodes they are the accuracy of all clients."""
-    data, whole = load("digits"), Clients.LOUVAIN.federated(load("digits"), 0, None)
-    monkeypatch.setattr(Clients, "federated", lambda *_: whole)
+    data, whole = load("digits"), NodePartition.LOUVAIN.federated(load("digits"), 0, None)
+    monkeypatch.setattr(NodePartition, "federated", lambda *_: whole)
     for case in FIGURE_2.cases:
         assert case.measure is not None
         found = case.measure(data, QUICK, 0)
@@ -151,7 +162,7 @@ def test_figure_2_measures_every_clients_minority_nodes(monkeypatch: pytest.Monk
         test = np.concatenate([whole.test_mask[whole.devices_of(silo)] for silo in range(whole.num_silos)])
         counts = np.bincount(owner[minority & test], minlength=whole.num_silos)
         backbone = {"MLP": "mlp", "GNN": "gcn"}[case.method]
-        pooled = BaselineRun(Baseline.FEDAVG, backbone, Clients.PUBLISHED)(data, QUICK, 0)
+        pooled = FedSprayBaselineRun(Baseline.FEDAVG, backbone, NodePartition.PUBLISHED)(data, QUICK, 0)
         assert np.average(np.nan_to_num(shares), weights=counts) == pytest.approx(pooled[MINORITY])
         assert found[OVERALL] == pooled[OVERALL]
 
@@ -163,7 +174,7 @@ def test_table_1_counts_classes_and_neighbours(monkeypatch: pytest.MonkeyPatch) 
     masks = SplitMasks(*np.eye(3, 6, dtype=bool))
     masks = SplitMasks(masks.train | (np.arange(6) == 5), masks.validation, masks.test)
     one = FederatedGraph.from_assignment(graph, [0, 0, 0, 0, 0, 1], masks, "by hand")
-    monkeypatch.setattr(Clients, "federated", lambda *_: one)
+    monkeypatch.setattr(NodePartition, "federated", lambda *_: one)
     found = class_figures(graph, QUICK, 0, 0)
     assert found == {
         MAJORITY: 0,

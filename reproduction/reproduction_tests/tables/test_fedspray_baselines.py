@@ -118,4 +118,4 @@ def test_fedstar_averages_the_structure_encoder_alone(backbone: str) -> None:
 def test_a_process_for_each_client_trains_the_same_bits(baseline: Baseline) -> None:
     graph = two_communities(devices=48, silos=3)
     job = plain_clients(baseline, graph, PairwiseMasking(), SMALL)
-    agree(apart(job, put_down=baseline is Baseline.FEDAVG), in_lockstep(job.opened(channel_of(graph))))
+    agree(apart(job, put_down=baseline is Baseline.FEDAVG), in_lockstep(job.open(channel_of(graph))))

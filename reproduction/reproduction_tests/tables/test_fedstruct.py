@@ -39,12 +39,12 @@ from fgl_reproduction.tables.fedstruct_runs import (
     FEDPUB,
     FEDSAGE,
     PAPER,
-    BaselineRun,
+    FedStructBaselineRun,
     FedStructRun,
+    FedStructSetting,
     Make,
-    Setting,
     StructureScored,
-    undirected,
+    load_undirected,
 )
 from fgl_reproduction.tables.printing import describe
 from fgl_reproduction.tables.rows import printed_figures
@@ -54,7 +54,7 @@ from fgl_secure.graph import Graph, load
 from fgl_secure.graph.partition import partition
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.preset import fedstruct_preset
-from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStruct, FedStructTask, clients_of
+from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructClient, FedStructTask, clients_of
 from reproduction_tests.tables.small import NODES, run_small, small_graph
 from tests.error_codes import about
 
@@ -97,10 +97,10 @@ def test_table_2_has_the_papers_rows() -> None:
 @pytest.mark.parametrize(("run", "method"), [(FEDGCN, FedGCN), (FEDSAGE, FedSage), (FEDPUB, FedPub)])
 def test_a_rival_is_a_run_of_the_table(run: Make, method: Any) -> None:
     """On the graph of the other rows, in the clear, with its own settings: as `train` has it."""
-    data, measure = small_graph("digits"), run(Setting(3))
+    data, measure = small_graph("digits"), run(FedStructSetting(3))
     assert measure is not None
     found = measure(data, Choices(epochs=1), 0)[ACCURACY]
-    train = fgl_secure.train(method(epochs=1), Setting(3).federated(data, 0), "plaintext", seed=0)
+    train = fgl_secure.train(method(epochs=1), FedStructSetting(3).federated(data, 0), "plaintext", seed=0)
     assert train.accuracy.test is not None
     assert found == 100 * train.accuracy.test
 
@@ -119,11 +119,11 @@ def test_rivals_have_the_settings_of_fedstructs_repository(
     usual = fedsage_preset("paper").generator
     told = usual if generator_rounds is None else replace(usual, rounds=generator_rounds, learning_rate=0.002)
     assert table_runs.published_fedsage(fedsage_preset("paper"), dataset).generator == told
-    measure = FEDPUB(Setting(3))
+    measure = FEDPUB(FedStructSetting(3))
     assert measure is not None
     data = replace(small_graph("digits"), name=dataset)
     found = measure(data, Choices("paper", epochs=1), 0)[ACCURACY]
-    graph = Setting(3).federated(undirected(data), 0)
+    graph = FedStructSetting(3).federated(load_undirected(data), 0)
     assert found == 100 * float(fedpub_clients(graph, {}, fedpub.with_epochs(1)).train().report["test"])
 
 
@@ -154,7 +154,7 @@ def test_a_table_runs_for_chosen_clients() -> None:
 @pytest.mark.parametrize("features", ["degree", "fedstar", HOP2VEC])
 def test_a_run_of_fedstruct_is_an_accuracy(features: str, preset: str) -> None:
     """In percent, the same for the same seed, for all features of the tables and both presets."""
-    run, digits = FedStructRun(features, Setting(3), hops=2), load("digits")
+    run, digits = FedStructRun(features, FedStructSetting(3), hops=2), load("digits")
     first = run(digits, Choices(preset, seeds=1, epochs=2), 1)[ACCURACY]
     assert 0 <= first <= 100
     assert run(digits, Choices(preset, seeds=1, epochs=2), 1)[ACCURACY] == first
@@ -163,7 +163,10 @@ def test_a_run_of_fedstruct_is_an_accuracy(features: str, preset: str) -> None:
 def test_a_setting_is_drawn_from_the_seed() -> None:
     """A tenth validates whatever the share of labelled nodes, and another seed draws another split and partition."""
     digits = load("digits")
-    one, two = Setting(4, labelled=0.3).federated(digits, 0), Setting(4, labelled=0.3).federated(digits, 1)
+    one, two = (
+        FedStructSetting(4, labelled=0.3).federated(digits, 0),
+        FedStructSetting(4, labelled=0.3).federated(digits, 1),
+    )
     shares = [mask.mean() for mask in (one.train_mask, one.validation_mask, one.test_mask)]
     assert shares == pytest.approx([0.3, 0.1, 0.6], abs=0.001)
     assert (one.silo_of != two.silo_of).any()
@@ -175,18 +178,20 @@ def test_a_partition_that_leaves_a_client_idle_is_drawn_again() -> None:
     digits = load("digits")
     idle = 0
     for seed in range(5):
-        graph = Setting(60).federated(digits, seed)
+        graph = FedStructSetting(60).federated(digits, seed)
         assert np.bincount(graph.silo_of[graph.train_mask], minlength=60).all()
         first = partition("binomial", digits, 60, seed)
         idle += not np.bincount(first[graph.train_mask], minlength=60).all()
         assert np.array_equal(first, graph.silo_of) == bool(np.bincount(first[graph.train_mask], minlength=60).all())
     assert idle
     with pytest.raises(InputError, match="has no training node"):
-        Setting(60, labelled=0.001).federated(digits, 0)
+        FedStructSetting(60, labelled=0.001).federated(digits, 0)
 
 
-@pytest.mark.parametrize("run", [FedStructRun(HOP2VEC, Setting(2)), BaselineRun(FEDSGD_GNN, Setting(2))])
-def test_the_tables_run_in_the_clear(run: FedStructRun | BaselineRun) -> None:
+@pytest.mark.parametrize(
+    "run", [FedStructRun(HOP2VEC, FedStructSetting(2)), FedStructBaselineRun(FEDSGD_GNN, FedStructSetting(2))]
+)
+def test_the_tables_run_in_the_clear(run: FedStructRun | FedStructBaselineRun) -> None:
     """A protocol is refused rather than ignored."""
     with pytest.raises(InputError):
         run(load("digits"), Choices(seeds=1, scheme="secmp"), 0)
@@ -210,13 +215,13 @@ def test_a_server_that_knows_the_graph_sends_features_of_all_of_it(monkeypatch: 
     """Under either preset, with walks that the seed draws; other runs have what each client knows."""
     asked: list[tuple[int, int]] = []
 
-    def noted(_name: str, graph: Graph, _width: int, seed: int) -> np.ndarray:
+    def note_call(_name: str, graph: Graph, _width: int, seed: int) -> np.ndarray:
         asked.append((graph.num_nodes, seed))
         return np.ones((graph.num_nodes, 4), dtype=np.float32)
 
-    monkeypatch.setattr(table_runs, "structure_features", noted)
+    monkeypatch.setattr(table_runs, "structure_features", note_call)
     for preset in ("honest", "paper"):
-        run = FedStructRun("node2vec", Setting(3), pruned=False, known=True, hops=1)
+        run = FedStructRun("node2vec", FedStructSetting(3), pruned=False, known=True, hops=1)
         run(small_graph(preset), Choices(preset, seeds=1, epochs=1), 5)
     assert asked == [(NODES, 5), (NODES, 5)]
 
@@ -224,8 +229,8 @@ def test_a_server_that_knows_the_graph_sends_features_of_all_of_it(monkeypatch: 
 def test_what_is_sent_is_counted_off_the_run() -> None:
     """Twice the rounds send twice as much and exchange the same; learnt features cost in training, others before."""
     graph, few = small_graph(), replace(QUICK, epochs=1)
-    one, two = (StructureCost("degree", Setting(4))(graph, choices, 0) for choices in (few, QUICK))
-    learnt = StructureCost(HOP2VEC, Setting(4))(graph, few, 0)
+    one, two = (StructureCost("degree", FedStructSetting(4))(graph, choices, 0) for choices in (few, QUICK))
+    learnt = StructureCost(HOP2VEC, FedStructSetting(4))(graph, few, 0)
     assert one[BEFORE] == two[BEFORE] > 0
     assert one[TRAINING] < two[TRAINING] < 2.1 * one[TRAINING]
     assert learnt[TRAINING] > one[TRAINING]
@@ -235,7 +240,7 @@ def test_what_is_sent_is_counted_off_the_run() -> None:
 
 def test_where_the_server_knows_the_graph_derivatives_are_counted() -> None:
     """Gradients are sent in a run; what the server would send is far more."""
-    found = StructureCost("degree", Setting(4), known=True)(small_graph(), QUICK, 0)
+    found = StructureCost("degree", FedStructSetting(4), known=True)(small_graph(), QUICK, 0)
     assert set(found) == {GRADIENTS, DERIVATIVES}
     assert found[DERIVATIVES] > 100 * found[GRADIENTS] > 0
 
@@ -243,10 +248,12 @@ def test_where_the_server_knows_the_graph_derivatives_are_counted() -> None:
 def test_structure_alone_is_trained_as_ever_and_tested_without_features() -> None:
     """Both end with the same parameters, and predict differently."""
     data, choices = small_graph("digits"), Choices("paper", epochs=3)
-    usual, alone = (FedStructRun(HOP2VEC, Setting(3), structure_alone=each)(data, choices, 0) for each in (False, True))
+    usual, alone = (
+        FedStructRun(HOP2VEC, FedStructSetting(3), structure_alone=each)(data, choices, 0) for each in (False, True)
+    )
     assert usual != alone
-    federated, trained = Setting(3).federated(data, 0), []
-    for kind in (FedStruct, StructureScored):
+    federated, trained = FedStructSetting(3).federated(data, 0), []
+    for kind in (FedStructClient, StructureScored):
         preset = replace(fedstruct_preset("paper", "digits"), epochs=2)
         task = FedStructTask(preset, RowExchange(), HOP2VEC)
         trained.append(clients_of(federated, task, kind=kind).train().report["theta"])

@@ -14,14 +14,14 @@ from fgl_reproduction.tables.fedstruct_baselines import (
     FEDSGD_GNN,
     LOCAL_GNN,
     FedStructBaseline,
-    Sharing,
+    SharedParts,
     baseline_job,
     train_baseline,
 )
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.fedstruct.preset import Averaging, FeatureModelKind, FedStructPreset, Weighting
+from fgl_secure.methods.fedstruct.preset import AccuracyAveraging, FeatureModelKind, FedStructPreset, Weighting
 from fgl_secure.runtime import Channel
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.typing import Array
@@ -49,7 +49,7 @@ def test_central_and_fedsgd_agree_for_one_client() -> None:
 def test_a_perceptron_does_not_care_who_has_what() -> None:
     """With labelled nodes weighed alike, FedSGD without edges is central training."""
     federated = replace(CENTRAL_MLP, sharing=FEDSGD_GNN.sharing)
-    preset = replace(QUICK, averaging=Averaging.POOLED)
+    preset = replace(QUICK, averaging=AccuracyAveraging.POOLED)
     ours, theirs = train_baseline(federated, GRAPH, preset), train_baseline(CENTRAL_MLP, GRAPH, preset)
     assert np.allclose(ours.losses, theirs.losses, atol=1e-6)
 
@@ -65,16 +65,16 @@ def test_local_models_know_their_own_client_alone() -> None:
 
 
 def _local_parameters(graph: FederatedGraph) -> list[Array]:
-    return _parameters(graph, Sharing.NOTHING)
+    return _parameters(graph, SharedParts.NOTHING)
 
 
 def _parameters(
-    graph: FederatedGraph, sharing: Sharing, preset: FedStructPreset = QUICK, *, own_ends: bool = False
+    graph: FederatedGraph, sharing: SharedParts, preset: FedStructPreset = QUICK, *, own_ends: bool = False
 ) -> list[Array]:
     """Of all clients after one round."""
     baseline = FedStructBaseline("a GNN", FeatureModelKind.SAGE, sharing)
     job = baseline_job(baseline, graph, preset, own_ends=own_ends)
-    process = job.opened(Channel(hierarchy_of(graph), SimulationCoins(0)))
+    process = job.open(Channel(hierarchy_of(graph), SimulationCoins(0)))
     process.begin()
     process.round(0)
     return [program.report["theta"] for program in process.programs]
@@ -103,9 +103,9 @@ def test_a_client_without_labelled_nodes_is_refused() -> None:
 
 def test_fedavg_is_the_mean_of_what_clients_learn_alone() -> None:
     """After one round: each client's own step from the same start, weighed by labelled nodes."""
-    alone = [_parameters(GRAPH, Sharing.NOTHING)[silo] for silo in range(GRAPH.num_silos)]
+    alone = [_parameters(GRAPH, SharedParts.NOTHING)[silo] for silo in range(GRAPH.num_silos)]
     weights = np.bincount(GRAPH.silo_of[GRAPH.train_mask], minlength=GRAPH.num_silos) / GRAPH.train_mask.sum()
-    together = _parameters(GRAPH, Sharing.MODELS)
+    together = _parameters(GRAPH, SharedParts.MODELS)
     expected = sum(weight * own for weight, own in zip(weights, alone, strict=True))
     for own in together:
         np.testing.assert_allclose(own, expected, atol=1e-6)
@@ -114,10 +114,10 @@ def test_fedavg_is_the_mean_of_what_clients_learn_alone() -> None:
 
 def test_fedavg_weighs_clients_by_nodes_where_the_preset_does() -> None:
     preset = replace(QUICK, weighting=Weighting.NODES)
-    alone = _parameters(GRAPH, Sharing.NOTHING, preset)
+    alone = _parameters(GRAPH, SharedParts.NOTHING, preset)
     weights = np.bincount(GRAPH.silo_of) / GRAPH.num_devices
     expected = sum(weight * own for weight, own in zip(weights, alone, strict=True))
-    np.testing.assert_allclose(_parameters(GRAPH, Sharing.MODELS, preset)[0], expected, atol=1e-6)
+    np.testing.assert_allclose(_parameters(GRAPH, SharedParts.MODELS, preset)[0], expected, atol=1e-6)
 
 
 OWN_ENDS = replace(QUICK, selection=None)
@@ -127,9 +127,9 @@ NORMS = 2 * GRAPH.graph.num_features
 
 def test_with_own_ends_fedavg_averages_all_but_norms() -> None:
     """After a round that another one follows; a LayerNorm is where the client's own step left it."""
-    alone = _parameters(GRAPH, Sharing.NOTHING, OWN_ENDS)
-    together = _parameters(GRAPH, Sharing.MODELS, OWN_ENDS, own_ends=True)
-    mean = _parameters(GRAPH, Sharing.MODELS)[0]
+    alone = _parameters(GRAPH, SharedParts.NOTHING, OWN_ENDS)
+    together = _parameters(GRAPH, SharedParts.MODELS, OWN_ENDS, own_ends=True)
+    mean = _parameters(GRAPH, SharedParts.MODELS)[0]
     for own, lone in zip(together, alone, strict=True):
         np.testing.assert_array_equal(own[:NORMS], lone[:NORMS])
         np.testing.assert_allclose(own[NORMS:], mean[NORMS:], atol=1e-6)
@@ -139,8 +139,8 @@ def test_with_own_ends_fedavg_averages_all_but_norms() -> None:
 def test_with_own_ends_fedavg_ends_before_the_last_mean() -> None:
     """After the last round each client has its own step."""
     last = replace(OWN_ENDS, epochs=1)
-    alone = _parameters(GRAPH, Sharing.NOTHING, last)
-    together = _parameters(GRAPH, Sharing.MODELS, last, own_ends=True)
+    alone = _parameters(GRAPH, SharedParts.NOTHING, last)
+    together = _parameters(GRAPH, SharedParts.MODELS, last, own_ends=True)
     np.testing.assert_array_equal(together, alone)
     assert not np.allclose(together[0], together[1], atol=1e-4)
 

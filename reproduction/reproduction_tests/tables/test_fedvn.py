@@ -22,7 +22,7 @@ from fgl_reproduction.tables.fedvn import (
     SIMILAR_NODES,
     TABLES,
 )
-from fgl_reproduction.tables.fedvn_baselines import DITTO, FEDAVG, FEDVN, PROGRAMS, WITHOUT_GENERATORS, Averaging
+from fgl_reproduction.tables.fedvn_baselines import DITTO, FEDAVG, FEDVN, PROGRAMS, WITHOUT_GENERATORS, FedVNAveraging
 from fgl_reproduction.tables.fedvn_runs import (
     ACCURACY,
     AFTER,
@@ -33,7 +33,7 @@ from fgl_reproduction.tables.fedvn_runs import (
     LEAST_COSINE,
     MEAN_COSINE,
     ClientSimilarities,
-    Course,
+    FedVNAccuracyCurve,
     GraphRun,
     NamedSet,
     VirtualSimilarities,
@@ -94,12 +94,12 @@ def test_cases_run_what_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None
     tried: list[tuple[object, int, float, float]] = []
     fedvn, averaging, alike = (PROGRAMS[name] for name in (FEDVN, FEDAVG, WITHOUT_GENERATORS))
 
-    def noted(*_given: object, kind: object, **_others: object) -> Job:
+    def note_call(*_given: object, kind: object, **_others: object) -> Job:
         preset = next(each for each in _given if isinstance(each, FedVNPreset))
         tried.append((kind, preset.virtual_nodes, preset.decoupling, preset.contrast))
         raise InputError("enough")
 
-    monkeypatch.setattr("fgl_reproduction.tables.fedvn_runs.clients_of", noted)
+    monkeypatch.setattr("fgl_reproduction.tables.fedvn_runs.clients_of", note_call)
     for case in (*GENERATORS.cases, *FACTORS.cases, *NUMBERS.cases, *SIMILAR_NODES.cases, *SIMILAR_CLIENTS.cases):
         assert case.measure is not None
         with pytest.raises(InputError, match="enough"):
@@ -128,12 +128,12 @@ def test_a_lambda_of_ditto_is_trained_with() -> None:
     """A personal model that is pulled harder is another one; without a choice lambda is the preset's."""
     data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=1)
     own = []
-    for program in (PROGRAMS[DITTO], partial(Averaging, pull=0.1), partial(Averaging, pull=10.0)):
+    for program in (PROGRAMS[DITTO], partial(FedVNAveraging, pull=0.1), partial(FedVNAveraging, pull=10.0)):
         job = GraphRun(program).job(data, choices, 0)
-        process = job.opened(job.channel())
+        process = job.open(job.channel())
         process.round(0)
         client = next(iter(process.programs))
-        assert isinstance(client, Averaging)
+        assert isinstance(client, FedVNAveraging)
         assert client.personal is not None
         own.append(flat(list(client.personal.parameters())))
     chosen, same, harder = own
@@ -147,9 +147,9 @@ def test_a_run_on_values_measures_errors(monkeypatch: pytest.MonkeyPatch) -> Non
     def values(_name: str, seed: int, _data_root: Path | None) -> GraphSet:
         return random_set(seed, values=True)
 
-    monkeypatch.setattr("fgl_reproduction.tables.fedvn_runs._drawn", values)
+    monkeypatch.setattr("fgl_reproduction.tables.fedvn_runs._load_set", values)
     assert set(run_of(FEDAVG)(NamedSet("random"), QUICK, 0)) == {ERROR, LAST_ERROR}
-    for measure in (Course(run_of(FEDAVG)), ClientSimilarities(run_of(FEDAVG))):
+    for measure in (FedVNAccuracyCurve(run_of(FEDAVG)), ClientSimilarities(run_of(FEDAVG))):
         with pytest.raises(InputError, check=about("dataset")):
             measure(NamedSet("random"), QUICK, 0)
 
@@ -175,7 +175,7 @@ def test_a_course_is_the_accuracy_round_by_round() -> None:
     """After so many rounds of a run it is what a run of as many rounds ends with; past the end, the last."""
     data, choices = load_named_set("motif-mini"), Choices(preset="paper", seeds=1, epochs=5)
     run = run_of(FEDAVG)
-    found = Course(run)(data, choices, 0)
+    found = FedVNAccuracyCurve(run)(data, choices, 0)
     assert set(found) == {accuracy_after(after) for after in AFTER} == set(COURSES.metrics)
     for rounds in (1, 5):
         short = run(data, replace(choices, epochs=rounds), 0)

@@ -16,14 +16,14 @@ from fgl_reproduction.tables.fedvn_baselines import (
     FEDVN,
     PROGRAMS,
     WITHOUT_GENERATORS,
-    Averaging,
+    FedVNAveraging,
     WithoutGenerators,
-    pulled,
+    add_proximal,
 )
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fedvn.models import BatchNorm, descend
 from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
-from fgl_secure.methods.fedvn.program import FedVN, clients_of
+from fgl_secure.methods.fedvn.program import FedVNClient, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Recording
 from fgl_secure.training.parameters import flat
@@ -40,17 +40,17 @@ BASELINES = tuple(name for name in PROGRAMS if name != FEDVN)
 
 
 def one_round(
-    kind: Callable[..., FedVN] | str, preset: FedVNPreset = SMALL
-) -> tuple[list[FedVN], NDArray[np.float64], NDArray[Any]]:
+    kind: Callable[..., FedVNClient] | str, preset: FedVNPreset = SMALL
+) -> tuple[list[FedVNClient], NDArray[np.float64], NDArray[Any]]:
     """Clients after a round, what each came to in it, and the rows that say so."""
     channel = Channel(hierarchy_of(SETS.union()), SimulationCoins(0), Recording.everything())
     made = PROGRAMS[kind] if isinstance(kind, str) else kind
-    process = clients_of(SETS, Plaintext(), preset, kind=made, seed=5).opened(channel)
+    process = clients_of(SETS, Plaintext(), preset, kind=made, seed=5).open(channel)
     process.begin()
     process.round(0)
     _, rows, *_ = (batch.payload for batch in channel.transcript.messages if batch.phase is Phase.VECTORS)
     assert rows is not None
-    clients = [each for each in process.programs if isinstance(each, FedVN)]
+    clients = [each for each in process.programs if isinstance(each, FedVNClient)]
     return clients, rows[:, : len(flat(clients[0].shared))] / rows[:, -1:], rows
 
 
@@ -80,7 +80,7 @@ def test_training_is_that_of_one_process(name: str, values: bool) -> None:
     """With a process for each client, put down after each turn; of labels and of values."""
     preset = replace(SMALL, epochs=2, dropout=0.3)
     job = clients_of(random_set(values=values), Plaintext(), preset, kind=PROGRAMS[name])
-    agree(apart(job, put_down=True), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+    agree(apart(job, put_down=True), in_lockstep(job.open(job.channel(SimulationCoins(0)))))
 
 
 def test_without_edge_generators_virtual_nodes_do_the_same() -> None:
@@ -110,7 +110,7 @@ def test_fedbn_keeps_scale_and_shift_at_home() -> None:
     assert len({_norm_weights(client) for client in all_shared}) == 1
 
 
-def _norm_weights(client: FedVN) -> tuple[float, ...]:
+def _norm_weights(client: FedVNClient) -> tuple[float, ...]:
     norms = [part for part in client.model.modules() if isinstance(part, BatchNorm)]
     return tuple(float(norm.weight.detach().sum()) for norm in norms)
 
@@ -118,7 +118,7 @@ def _norm_weights(client: FedVN) -> tuple[float, ...]:
 def own_models(preset: FedVNPreset, pull: float) -> list[NDArray[np.float32]]:
     """Those of Ditto's clients after a round."""
     clients = [
-        each for each in one_round(partial(PROGRAMS[DITTO], pull=pull), preset)[0] if isinstance(each, Averaging)
+        each for each in one_round(partial(PROGRAMS[DITTO], pull=pull), preset)[0] if isinstance(each, FedVNAveraging)
     ]
     return [flat(list(each.personal.parameters())) for each in clients if each.personal is not None]
 
@@ -155,7 +155,7 @@ def test_fedprox_adds_the_gradient_of_its_term() -> None:
     anchors = (torch.tensor([0.5, 1.0]),)
     term = 0.3 / 2 * (weights[0] - anchors[0]).square().sum()
     wanted = torch.autograd.grad(term, weights)
-    found = pulled((torch.zeros(2),), weights, anchors, 0.3)
+    found = add_proximal((torch.zeros(2),), weights, anchors, 0.3)
     torch.testing.assert_close(found[0], wanted[0])
     descend(weights, found, 1.0)
     torch.testing.assert_close(weights[0].detach(), torch.tensor([1.0, -2.0]) - wanted[0])
@@ -166,8 +166,8 @@ def test_fedprox_without_its_factor_is_fedavg_and_with_a_large_one_stays_near() 
     start = flat(one_round(FEDAVG, replace(SMALL, learning_rate=1e-30))[0][0].shared)
     (_, free, rows), (_, _, same), (_, held, _) = (
         one_round(FEDAVG),
-        one_round(partial(Averaging, proximal=0.0)),
-        one_round(partial(Averaging, proximal=5.0)),
+        one_round(partial(FedVNAveraging, proximal=0.0)),
+        one_round(partial(FedVNAveraging, proximal=5.0)),
     )
     assert np.array_equal(rows, same)
     far, near = (float(np.linalg.norm(each[0] - start)) for each in (free, held))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fgl_reproduction.methods.gcfl.clusters import ClusterRule
-from fgl_reproduction.tables.fedvn_baselines import FEDAVG, PROGRAMS, Clustered
+from fgl_reproduction.tables.fedvn_baselines import FEDAVG, PROGRAMS, ClusteredFedVN
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.methods.fedvn.program import clients_of
@@ -25,7 +25,7 @@ SPLITTING = ClusterRule(mean_norm=100.0, largest_norm=0.0, length=1, after=1, le
 
 def job(scheme: Scheme | None = None) -> Job:
     """Clusters split as soon as they can."""
-    return clients_of(SETS, scheme or Plaintext(), SMALL, kind=partial(Clustered, rule=SPLITTING), seed=5)
+    return clients_of(SETS, scheme or Plaintext(), SMALL, kind=partial(ClusteredFedVN, rule=SPLITTING), seed=5)
 
 
 def test_without_a_split_it_is_federated_averaging() -> None:
@@ -40,16 +40,16 @@ def test_without_a_split_it_is_federated_averaging() -> None:
 def test_masked_training_apart_is_that_in_the_clear_together() -> None:
     """Reports to the bit, with a process for each client, put down after each turn."""
     masked, clear = (job(each) for each in (PairwiseMasking(), Plaintext()))
-    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
+    agree(apart(masked, put_down=True), in_lockstep(clear.open(clear.channel(SimulationCoins(0)))))
 
 
 def test_models_agree_within_clusters_alone() -> None:
     """Means of all clusters are known to all, and each client has its own cluster's."""
     made = job()
-    process = made.opened(made.channel(SimulationCoins(0)))
+    process = made.open(made.channel(SimulationCoins(0)))
     for number in range(3):
         process.round(number)
-    clients = [each for each in process.programs if isinstance(each, Clustered)]
+    clients = [each for each in process.programs if isinstance(each, ClusteredFedVN)]
     clusters = clients[0].clusters
     assert clusters.count > 1
     models = np.stack([each.report["theta"] for each in clients])

@@ -70,7 +70,7 @@ def test_the_structure_encoder_alone_is_sent_and_common() -> None:
     """A row has its entries, a loss and a weight; what is learnt on features differs in the end."""
     job = clients_of(SETS, Plaintext(), SMALL, kind=PROGRAMS[FEDSTAR])
     channel = job.channel(SimulationCoins(0), Recording.everything())
-    process = job.opened(channel)
+    process = job.open(channel)
     process.round(0)
     one, other, *_ = (each.model for each in process.programs if isinstance(each, Structured))
     assert isinstance(one.encoder, StructuredEncoder)
@@ -85,13 +85,13 @@ def test_the_structure_encoder_alone_is_sent_and_common() -> None:
 def test_masked_training_apart_is_that_in_the_clear_together() -> None:
     """Reports to the bit, with a process for each client, put down after each turn."""
     masked, clear = (clients_of(SETS, each, SMALL, kind=PROGRAMS[FEDSTAR]) for each in (PairwiseMasking(), Plaintext()))
-    agree(apart(masked, put_down=True), in_lockstep(clear.opened(clear.channel(SimulationCoins(0)))))
+    agree(apart(masked, put_down=True), in_lockstep(clear.open(clear.channel(SimulationCoins(0)))))
 
 
 def test_layers_hear_structure() -> None:
     """With other structure features a model says something else."""
     job = clients_of(SETS, Plaintext(), SMALL, kind=PROGRAMS[FEDSTAR])
-    (client, *_) = job.opened(job.channel()).programs
+    (client, *_) = job.open(job.channel()).programs
     assert isinstance(client, Structured)
     batch = StructuredStore(SETS.only(0)).batch(np.arange(3))
     assert not torch.allclose(client.model(batch), client.model(replace(batch, structure=batch.structure + 1)))

@@ -19,7 +19,7 @@ from fgl_reproduction.tables.hifgl import (
     SECONDS,
     SILOS,
     TABLES,
-    Course,
+    HiFGLTrainingCurve,
     Training,
     federated,
 )
@@ -37,7 +37,7 @@ from fgl_reproduction.tables.hifgl_complexity import (
 )
 from fgl_reproduction.tables.reproduce import reproduce
 from fgl_reproduction.tables.rows import printed_figures
-from fgl_reproduction.tables.table import Case, Choices, PaperTable
+from fgl_reproduction.tables.table import Choices, PaperTable, TableCase
 from fgl_secure.cli.main import OK, main
 from fgl_secure.graph import load
 from fgl_secure.training.presets import preset
@@ -63,7 +63,7 @@ def test_printed_gains_follow_from_printed_accuracies() -> None:
             assert gain == pytest.approx(_mean(printed, data, case, GAIN.name), abs=0.0051)
 
 
-def _mean(printed: object, data: str, case: Case, metric: str) -> float:
+def _mean(printed: object, data: str, case: TableCase, metric: str) -> float:
     assert isinstance(printed, dict)
     return float(printed[data, case.setting, case.line, metric].mean)
 
@@ -131,7 +131,7 @@ def test_silos_are_followed_while_they_train() -> None:
     """Figure 4: a silo's score after so many rounds; at the reported round that of the result."""
     data = load("digits")
     found = COURSES.cases[0].measure
-    assert isinstance(found, Course)
+    assert isinstance(found, HiFGLTrainingCurve)
     rounds = tuple(range(6))
     measured = replace(found, rounds=rounds)(data, replace(QUICK, epochs=5), 0)
     result = train_framework(

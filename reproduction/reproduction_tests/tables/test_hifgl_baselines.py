@@ -16,9 +16,9 @@ from fgl_reproduction.tables.hifgl_baselines import (
     HIFGL,
     LOCAL,
     LOCAL_MLP,
-    Averaged,
-    Averaging,
     Framework,
+    HiFGLUnderAveraging,
+    ModelAveraging,
     train_framework,
 )
 from fgl_secure.coins import SimulationCoins
@@ -81,9 +81,9 @@ def logits_in_silo_0(framework: Framework, graph: FederatedGraph) -> torch.Tenso
     seen = framework.sees(graph)
     found: list[torch.Tensor] = []
 
-    class Told(Averaged):
-        def judged(self) -> torch.Tensor:
-            found.append(super().judged())
+    class Told(HiFGLUnderAveraging):
+        def predict_logits(self) -> torch.Tensor:
+            found.append(super().predict_logits())
             return found[-1]
 
     channel = Channel(hierarchy_of(seen), SimulationCoins(0))
@@ -210,11 +210,13 @@ def test_any_number_of_layers_trains(layers: int) -> None:
     assert result.losses[-1] < result.losses[0]
 
 
-class GivenAveraged(Given, Averaged):
+class GivenAveraged(Given, HiFGLUnderAveraging):
     """A silo whose gradients are given, under another way of averaging."""
 
 
-def two_layers(averaging: Averaging, gradients: list[float], steps: int = 1, **more: Any) -> list[torch.nn.ModuleList]:
+def two_layers(
+    averaging: ModelAveraging, gradients: list[float], steps: int = 1, **more: Any
+) -> list[torch.nn.ModuleList]:
     """The models of silos that took steps on these gradients of all parameters, every silo a training device."""
     kind, devices = partial(GivenAveraged, averaging=averaging, **more), [1] * len(gradients)
     return [silo.layers for silo in trained(Federation.FEDAVG, gradients, devices, 2, steps, kind)]
@@ -227,17 +229,17 @@ def flat(*layers: torch.nn.Module) -> torch.Tensor:
 
 def test_local_silos_keep_what_they_learnt() -> None:
     """Without federation each silo follows its own gradient, as if the other were not there."""
-    up, down = two_layers(Averaging.NOTHING, [-1.0, 1.0], steps=3)
-    assert torch.equal(flat(up), flat(*two_layers(Averaging.NOTHING, [-1.0], steps=3)))
-    assert torch.equal(flat(down), flat(*two_layers(Averaging.NOTHING, [1.0], steps=3)))
+    up, down = two_layers(ModelAveraging.NOTHING, [-1.0, 1.0], steps=3)
+    assert torch.equal(flat(up), flat(*two_layers(ModelAveraging.NOTHING, [-1.0], steps=3)))
+    assert torch.equal(flat(down), flat(*two_layers(ModelAveraging.NOTHING, [1.0], steps=3)))
     assert (flat(up) > flat(down)).all()
 
 
 def test_fedper_averages_all_but_the_last_layer() -> None:
     """First layers are those of federated averaging, last layers those of silos alone."""
-    personal = two_layers(Averaging.FIRST_LAYERS, [1.0, -20.0, 3.0], steps=3)
-    averaged = two_layers(Averaging.MODELS, [1.0, -20.0, 3.0], steps=3)
-    alone = two_layers(Averaging.NOTHING, [1.0, -20.0, 3.0], steps=3)
+    personal = two_layers(ModelAveraging.FIRST_LAYERS, [1.0, -20.0, 3.0], steps=3)
+    averaged = two_layers(ModelAveraging.MODELS, [1.0, -20.0, 3.0], steps=3)
+    alone = two_layers(ModelAveraging.NOTHING, [1.0, -20.0, 3.0], steps=3)
     for mine, shared, own in zip(personal, averaged, alone, strict=True):
         assert torch.equal(flat(mine[0]), flat(shared[0]))
         assert torch.equal(flat(mine[1]), flat(own[1]))
@@ -247,26 +249,28 @@ def test_fedper_averages_all_but_the_last_layer() -> None:
 
 def test_fedprox_with_one_local_step_is_fedavg() -> None:
     """A round that starts at the server's model does not feel the proximal term: bit for bit FedAvg's models."""
-    proximal, averaged = (two_layers(each, [1.0, -20.0], steps=4) for each in (Averaging.PULLED, Averaging.MODELS))
+    proximal, averaged = (
+        two_layers(each, [1.0, -20.0], steps=4) for each in (ModelAveraging.PULLED, ModelAveraging.MODELS)
+    )
     assert torch.equal(flat(*proximal), flat(*averaged))
 
 
 def test_models_are_averaged_after_their_local_steps_alone() -> None:
     """Before the third step silos have the models of silos alone; after it they have the mean of these."""
     gradients = [1.0, -20.0]
-    alone = two_layers(Averaging.NOTHING, gradients, steps=2)
-    between = two_layers(Averaging.MODELS, gradients, steps=2, local_steps=3)
+    alone = two_layers(ModelAveraging.NOTHING, gradients, steps=2)
+    between = two_layers(ModelAveraging.MODELS, gradients, steps=2, local_steps=3)
     assert torch.equal(flat(*between), flat(*alone))
-    third = two_layers(Averaging.NOTHING, gradients, steps=3)
+    third = two_layers(ModelAveraging.NOTHING, gradients, steps=3)
     mean = (flat(third[0]) + flat(third[1])) / 2
-    for model in two_layers(Averaging.MODELS, gradients, steps=3, local_steps=3):
+    for model in two_layers(ModelAveraging.MODELS, gradients, steps=3, local_steps=3):
         assert torch.allclose(flat(model), mean, atol=1e-6)
 
 
 def test_fedprox_pulls_later_local_steps_to_the_servers_model() -> None:
     """Each step of Adam is on the gradient and mu (w - w_server), w_server being the last mean; mu = 0 is FedAvg."""
     gradients, mu, steps = [1.0, -0.3], 7.0, 5
-    start = flat(two_layers(Averaging.PULLED, gradients, steps=0)[0])
+    start = flat(two_layers(ModelAveraging.PULLED, gradients, steps=0)[0])
     silos = [start.clone().requires_grad_() for _ in gradients]
     optimisers = [torch.optim.Adam([w], lr=RATE) for w in silos]
     server = start.clone()
@@ -280,8 +284,8 @@ def test_fedprox_pulls_later_local_steps_to_the_servers_model() -> None:
             server = torch.stack([w.detach() for w in silos]).mean(dim=0)
             for w in silos:
                 w.data.copy_(server)
-    found = two_layers(Averaging.PULLED, gradients, steps, local_steps=2, proximal=mu)
+    found = two_layers(ModelAveraging.PULLED, gradients, steps, local_steps=2, proximal=mu)
     assert torch.allclose(flat(*found), torch.cat([w.detach() for w in silos]), atol=1e-6)
-    freed = two_layers(Averaging.PULLED, gradients, steps, local_steps=2, proximal=0.0)
-    assert torch.equal(flat(*freed), flat(*two_layers(Averaging.MODELS, gradients, steps, local_steps=2)))
+    freed = two_layers(ModelAveraging.PULLED, gradients, steps, local_steps=2, proximal=0.0)
+    assert torch.equal(flat(*freed), flat(*two_layers(ModelAveraging.MODELS, gradients, steps, local_steps=2)))
     assert not torch.allclose(flat(*freed), flat(*found), atol=1e-4)

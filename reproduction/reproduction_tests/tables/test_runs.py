@@ -26,7 +26,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def uninterrupted(whole: Path) -> tuple[str, str]:
+def uninterrupted_output(whole: Path) -> tuple[str, str]:
     """What it prints, on both streams."""
     status, out, err = started(whole, REPRODUCE).ended()
     assert status == OK
@@ -42,7 +42,7 @@ def test_rows_are_told_as_they_come_with_what_remains(uninterrupted: tuple[str, 
     assert lines[-1].endswith(f"{len(lines)} of {len(lines)}")
 
 
-def stopped(folder: Path, way: signal.Signals, rows: int) -> tuple[int | None, str, str]:
+def run_and_stop(folder: Path, way: signal.Signals, rows: int) -> tuple[int | None, str, str]:
     """Statuses and streams of a reproduction that gets a signal once its file has more rows than these."""
     run, place, before = started(folder, REPRODUCE), folder / RUNS, time.monotonic()
     while not (place.exists() and place.read_bytes().count(b"\n") > rows):
@@ -57,7 +57,7 @@ def test_a_killed_reproduction_goes_on_and_gives_the_same_table(tmp_path: Path, 
     """Ctrl-C after a row, then a kill after another: what was done is not done again; the table is as uninterrupted."""
     place, kept = tmp_path / RUNS, list[str]()
     for way in (signal.SIGINT, signal.SIGKILL):
-        status, out, err = stopped(tmp_path, way, len(kept))
+        status, out, err = run_and_stop(tmp_path, way, len(kept))
         assert (status, out) == (-signal.SIGKILL if way is signal.SIGKILL else INTERRUPTED, "")
         assert err.endswith("fgl-secure: interrupted\n") is (way is signal.SIGINT)
         assert "Traceback" not in err

@@ -136,7 +136,7 @@ def gradients(graph: FederatedGraph, convolution: Convolution, *, stubs: bool = 
     model, batch = fresh_model(graph, convolution), np.array([7, 3])
     field, members = receptive_field(graph.edges, batch, model.reach)
     labels, x = torch.from_numpy(graph.labels[batch]), torch.tensor(graph.features, dtype=torch.float64)
-    edges = field.counted if stubs else field.edges
+    edges = field.edges_with_loops if stubs else field.edges
     whole = model.gradient(x, torch.tensor(graph.edges), labels, torch.from_numpy(batch))
     return whole, model.gradient(x[members], torch.from_numpy(edges), labels, torch.arange(2))
 

@@ -15,7 +15,7 @@ from fgl_secure.attacks.base import Attack, guess_of
 from fgl_secure.attacks.edge_claims import ForeignEdges
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.rooted_trees.features import single_neighbours
-from fgl_secure.attacks.row_space import Equations, determined, solver
+from fgl_secure.attacks.row_space import Equations, solve, solver
 from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.audit_runs import HopSetting, drawn_hops, drawn_rows
@@ -204,7 +204,7 @@ def test_pieces_determine_what_the_whole_determines(seed: int, sums: int, unknow
     rng = np.random.default_rng(seed)
     matrix = rng.integers(-2, 4, size=(sums, unknowns)) * (rng.random((sums, unknowns)) < density)
     rows = rng.normal(size=(unknowns, 3))
-    found = determined(system(matrix, rows))
+    found = solve(system(matrix, rows))
     assert found.nodes.tolist() == solver(matrix.astype(np.float64)).unknowns.tolist()
     assert found.values == pytest.approx(rows[found.nodes], abs=1e-6)
     assert (found.error > 0).all()

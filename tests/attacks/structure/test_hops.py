@@ -12,7 +12,7 @@ from sklearn.metrics import roc_auc_score
 from fgl_secure.attacks.areas import Ranking, rank_advantage
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.edge_claims import ForeignEdges
-from fgl_secure.attacks.neighbourhoods import undirected
+from fgl_secure.attacks.neighbourhoods import undirected_adjacency
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure.hops import one_explanation, random_pairs, two_hop_pairs
 from fgl_secure.graph import FederatedGraph
@@ -178,7 +178,7 @@ class TestCombinedColumns(HopConformance):
 
 @pytest.fixture(scope="module")
 def edges() -> sparse.csr_array:
-    return undirected(record_exchange(scale_free(120, 3)).truth.edges, 120)
+    return undirected_adjacency(record_exchange(scale_free(120, 3)).truth.edges, 120)
 
 
 def _ranking(seed: int, *, nodes: int = 60, pairs: int = 300, ties: bool = False) -> Ranking:

@@ -111,7 +111,7 @@ class TestNsfPropagation(Identity):
         """The figure lies above the prior, which is the same attack without structure features."""
         run = record_rule(communities(), rate=0.9)
         guess = self.guess(run)
-        (found,) = base.measured(self.attack, guess, run.truth, run.transcript.parties, run.knowledge)
+        (found,) = base.measure(self.attack, guess, run.truth, run.transcript.parties, run.knowledge)
         assert found.value > found.prior > 10 * found.random
 
 

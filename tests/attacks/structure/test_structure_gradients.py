@@ -146,6 +146,6 @@ def test_permuted_labels_are_read_as_often_as_by_chance() -> None:
     guess = ATTACK.infer(run.views(Role.SILO), PublicParameters())
     assert guess is not None
     (found,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph))
-    (null,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph).permuted(3))
+    (null,) = ATTACK.score(guess, StructureTruth.of(run.parties, graph).permute(3))
     assert found.value == 1
     assert null.interval.low <= null.prior + 0.05

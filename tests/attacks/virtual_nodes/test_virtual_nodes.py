@@ -13,7 +13,7 @@ from fgl_secure.attacks.virtual_nodes.summands import (
     METRIC,
     SHARES,
     Change,
-    Part,
+    LinkKey,
     directions,
     label_shares,
     links,
@@ -141,12 +141,14 @@ class TestVirtualNodeClients(VirtualNodeConformance):
     setting = ROUNDS
 
     def claims(self, guess: Any) -> Claims:
-        return Counter(zip(guess.rounds.tolist(), guess.places.tolist(), guess.names[Part.NODES].tolist(), strict=True))
+        return Counter(
+            zip(guess.rounds.tolist(), guess.places.tolist(), guess.names[LinkKey.NODES].tolist(), strict=True)
+        )
 
     def test_is_at_chance_where_clients_pull_alike(self) -> None:
         """What is noise says nothing of who sent it, by virtual nodes or by the model's encoder."""
         run = record_rounds(Federation(clients=8, rounds=30, pull=0.0, skew=0.0))
-        found = measured(self.attack, run)[Part.NODES.metric]
+        found = measured(self.attack, run)[LinkKey.NODES.metric]
         assert judge(found.value, found.interval, found.prior, exact=False) is Verdict.NOT_DETECTED
         assert found.interval.low <= 0 <= found.interval.high
 
@@ -158,7 +160,7 @@ class TestVirtualNodeClients(VirtualNodeConformance):
     def test_catches_clients_that_leak_under_masks(self) -> None:
         """The broken twin: whoever masks its summand and sends it in the clear as well is told by it."""
         run = record_rounds(replace(ROUNDS, rounds=8, scheme="pairwise-masking", leaking=True))
-        found = measured(self.attack, run)[Part.NODES.metric]
+        found = measured(self.attack, run)[LinkKey.NODES.metric]
         assert judge(found.value, found.interval, found.prior, exact=False).is_exposure
 
     def test_needs_two_rounds(self) -> None:

@@ -10,8 +10,8 @@ from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_spli
 from fgl_secure.methods.fed2gnn.decoder import walk_sums
 from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
-from fgl_secure.methods.fed2gnn.trees import UNKNOWN, Children, Level, sent_values
+from fgl_secure.methods.fed2gnn.program import Fed2GNNClient, clients_of
+from fgl_secure.methods.fed2gnn.trees import UNKNOWN, Children, TreeLevel, sent_values
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.scheme import Scheme as ServerScheme
@@ -58,7 +58,7 @@ def train(
     updates: ServerScheme | None = None,
     *,
     backbone: str = "gcn",
-    children: Callable[[Fed2GNN], Children] | None = None,
+    children: Callable[[Fed2GNNClient], Children] | None = None,
     recording: Recording | None = None,
     seed: int = 0,
 ) -> TrainingResult:
@@ -66,14 +66,16 @@ def train(
     channel = channel_of(graph, scheme, recording)
     schemes = {NEIGHBOURS: scheme, SERVER: updates or Plaintext()}
 
-    class Client(Fed2GNN):
+    class Client(Fed2GNNClient):
         def children(self) -> Children:
             return super().children() if children is None else children(self)
 
     return clients_of(graph, schemes, preset, backbone=backbone, kind=Client, seed=seed).train(channel)
 
 
-def true_children(graph: FederatedGraph, preset: Fed2GNNPreset, backbone: str = "gcn") -> Callable[[Fed2GNN], Children]:
+def true_children(
+    graph: FederatedGraph, preset: Fed2GNNPreset, backbone: str = "gcn"
+) -> Callable[[Fed2GNNClient], Children]:
     """The true nodes in place of decoded ones, of features as they are: what no client knows."""
     degree = graph.in_degree.astype(np.float64)
     values = sent_values(graph.features.astype(np.float64), degree, backbone_of(backbone).propagation)
@@ -104,7 +106,7 @@ class TrueChildren(Children):
         self._first = np.searchsorted(target, np.arange(n + 1))
         self._degree = graph.in_degree.astype(np.float64)
 
-    def single(self, level: Level) -> Level:
+    def single(self, level: TreeLevel) -> TreeLevel:
         """Looks the neighbours up: of roots those at other clients, of other nodes all but the father."""
         counts = np.diff(self._first)[level.node]
         parent = np.repeat(np.arange(level.size), counts)
@@ -117,7 +119,7 @@ class TrueChildren(Children):
         elements = self._elements[edge][:, : level.below.shape[1]]
         neighbours = self._degree[node]
         ones = np.ones(len(node))
-        return Level(
+        return TreeLevel(
             parent, elements[:, 0], elements[:, 1:], neighbours - 1, neighbours, ones, node, level.node[parent]
         )
 
@@ -132,7 +134,7 @@ class TrueOfClient(Children):
     def __init__(self, whole: TrueChildren, members: np.ndarray) -> None:
         self._whole, self._members = whole, members
 
-    def single(self, level: Level) -> Level:
+    def single(self, level: TreeLevel) -> TreeLevel:
         roots = (level.father == UNKNOWN).all()
         return self._whole.single(replace(level, node=self._members[level.node]) if roots else level)
 

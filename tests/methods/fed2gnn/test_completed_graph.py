@@ -8,16 +8,16 @@ from scipy import sparse
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
-from fgl_secure.methods.fed2gnn.trees import CompletedGraph, DecodedChildren, Level, complete, roots_of, sent_values
+from fgl_secure.methods.fed2gnn.trees import CompletedGraph, DecodedChildren, TreeLevel, complete, roots_of, sent_values
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, degree_weights, make_model
 from tests.error_codes import about
 from tests.methods.fed2gnn.oracles import graph_of, random_graph
 from tests.methods.fed2gnn.small import TrueChildren, channel_of
 
 CPU = torch.device("cpu")
-NO_DROPOUT = Dropout(0.0, 0)
+NO_DROPOUT = CoinDropout(0.0, 0)
 
 
 def with_sums(graph: FederatedGraph, hops: int, kind: Propagation) -> tuple[np.ndarray, HopSums, np.ndarray]:
@@ -102,7 +102,7 @@ def test_a_mean_keeps_the_sum() -> None:
     """One node for a level, times what it stands for, is the sum of the level; so are sums further below."""
     rng = np.random.default_rng(0)
     nobody = np.full(3, -1)
-    level = Level(
+    level = TreeLevel(
         nobody, rng.normal(size=(3, 2)), rng.normal(size=(3, 4, 2)), np.array([3.0, 0.0, 0.2]), np.ones(3), np.ones(3),
         np.arange(3), nobody,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from fgl_secure.methods.fed2gnn.decoder import (
     Decoder,
     Neighbourhoods,
     best_matching,
-    matched,
+    match_elements,
     own_neighbourhoods,
     walk_sums,
 )
@@ -148,7 +148,7 @@ def pair(size: int, width: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
 
 def set_loss(truth: torch.Tensor, decoded: torch.Tensor) -> torch.Tensor:
     """Eq. 8 of each pair of sets, float [b]."""
-    return ((truth - matched(truth, decoded)) ** 2).sum(dim=(1, 2))
+    return ((truth - match_elements(truth, decoded)) ** 2).sum(dim=(1, 2))
 
 
 @settings(max_examples=40, deadline=None)
@@ -173,7 +173,7 @@ def test_the_order_of_a_set_makes_no_difference() -> None:
     turned = truth[:, [3, 1, 5, 0, 2, 4]]
     assert float(set_loss(truth, turned).max()) < 1e-9
     assert float(((truth - turned) ** 2).sum()) > 1
-    assert torch.equal(matched(truth, turned), truth)
+    assert torch.equal(match_elements(truth, turned), truth)
 
 
 def mu_of(graph: FederatedGraph, hops: int) -> np.ndarray:

@@ -9,7 +9,7 @@ import torch
 
 from fgl_secure.errors import InputError
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, LatentPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.program import learn_latent, mapped
+from fgl_secure.methods.fed2gnn.program import learn_latent, project_features
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Channel
 from fgl_secure.schemes import server_scheme
@@ -55,7 +55,7 @@ def learnt(
 @pytest.mark.parametrize("epochs", [0, 3])
 def test_mapped_features_have_the_scale_that_was_asked_for(epochs: int) -> None:
     """The root mean square over all nodes, whether the map is learnt or left as drawn."""
-    found = mapped(GRAPH.features, learnt(replace(PRESET, epochs=epochs)))
+    found = project_features(GRAPH.features, learnt(replace(PRESET, epochs=epochs)))
     assert found.shape == (200, 8)
     assert np.sqrt((found.astype(np.float64) ** 2).mean()) == pytest.approx(PRESET.scale, rel=1e-5)
 

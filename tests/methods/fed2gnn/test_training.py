@@ -10,7 +10,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods.fed2gnn.decoder import Decoder, Neighbourhoods
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
-from fgl_secure.methods.fed2gnn.program import Fed2GNN, clients_of
+from fgl_secure.methods.fed2gnn.program import Fed2GNNClient, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import least_group
@@ -114,7 +114,7 @@ def test_one_decoder_serves_all_levels() -> None:
     """`decoder="shared"` trains one decoder a client and decodes K - 1 levels; K = 2 has one level either way."""
     graph, made = some_digits(120, 3), []
 
-    class Counting(Fed2GNN):
+    class Counting(Fed2GNNClient):
         def decoder(self, data: Neighbourhoods, seed: int) -> Decoder:
             made.append(data.elements.shape[1])
             return super().decoder(data, seed)

@@ -18,7 +18,7 @@ from fgl_secure.methods.fedavg.audit_runs import drawn_batches, gradient_model
 from fgl_secure.methods.fedavg.audit_target import local_of
 from fgl_secure.methods.fedavg.configuration import FedAvg as Choices
 from fgl_secure.methods.fedavg.program import (
-    FedAvg,
+    FedAvgClient,
     GradientNoise,
     LocalTraining,
     NoisyUpdates,
@@ -67,9 +67,9 @@ def sent(channel: Channel) -> NDArray[np.float32]:
 def test_an_update_of_one_step_is_the_gradient_of_the_published_model(graph: FederatedGraph, backbone: str) -> None:
     """What a client sends is the gradient that the server computes from the client's subgraph, batch and weights."""
     channel, local, batches = channel_of(graph), LocalTraining(batch=4), drawn_batches(graph, 4, 0)
-    clients = clients_of(graph, CLEAR, SMALL, local, backbone=backbone, first=batches).opened(channel)
+    clients = clients_of(graph, CLEAR, SMALL, local, backbone=backbone, first=batches).open(channel)
     first = clients.programs[0]
-    assert isinstance(first, FedAvg)
+    assert isinstance(first, FedAvgClient)
     model = gradient_model(graph, SMALL, local, backbone, 0)
     assert model.layout.names == tuple(name for name, _ in first.layers.named_parameters())
     clients.round(0)
@@ -113,9 +113,9 @@ def test_fedprox_pulls_steps_to_the_servers_model(graph: FederatedGraph) -> None
     """The update of three steps is the sum of the gradients and of mu times the way from where the round began."""
     rate, mu, local = 0.5, 3.0, LocalTraining(3, rate=0.5, proximal=3.0)
     channel = channel_of(graph)
-    process = clients_of(graph, CLEAR, SMALL, local).opened(channel)
+    process = clients_of(graph, CLEAR, SMALL, local).open(channel)
     client = process.programs[1]
-    assert isinstance(client, FedAvg)
+    assert isinstance(client, FedAvgClient)
     start = [each.detach().clone() for each in client.layers.parameters()]
     model = deepcopy(client.layers)
     places, total = np.flatnonzero(client.silo.train), [torch.zeros_like(each) for each in start]
@@ -129,7 +129,7 @@ def test_fedprox_pulls_steps_to_the_servers_model(graph: FederatedGraph) -> None
     expected = torch.cat([each.flatten() for each in total]).numpy()
     np.testing.assert_allclose(sent(channel)[1], expected, rtol=1e-4, atol=1e-5)
     free = channel_of(graph)
-    clients_of(graph, CLEAR, SMALL, LocalTraining(3, rate=0.5)).opened(free).round(0)
+    clients_of(graph, CLEAR, SMALL, LocalTraining(3, rate=0.5)).open(free).round(0)
     assert np.abs(sent(free)[1] - expected).max() > 1e-3
 
 
@@ -165,9 +165,9 @@ def test_clients_add_the_noise_that_is_claimed_to_clipped_updates() -> None:
     held, preset = two_communities(devices=48, silos=3), replace(SMALL, epochs=1)
     noise, scheme = DistributedNoise.of_multiplier(1.0, clip=0.05, delta=1e-5, rounds=1), PairwiseMasking()
     channel = channel_of(held)
-    clients_of(held, UpdateRule(scheme, noise), preset).opened(channel).round(0)
+    clients_of(held, UpdateRule(scheme, noise), preset).open(channel).round(0)
     plain = channel_of(held)
-    clients_of(held, UpdateRule(Plaintext()), preset).opened(plain).round(0)
+    clients_of(held, UpdateRule(Plaintext()), preset).open(plain).round(0)
     norms = np.linalg.norm(sent(plain), axis=1, keepdims=True)
     clipped = (sent(plain) / np.maximum(norms / 0.05, 1)).sum(axis=0)
     (total,) = update_sums(channel.transcript.view([Party(Role.SERVER, 0)])).values()
@@ -180,7 +180,7 @@ def test_noise_beyond_the_budget_and_on_no_numbers_is_refused(rounds: int, value
     """A round more than the budget is for, and an update that is none, raise before anything is sent."""
     held = two_communities(devices=48, silos=3)
     channel, noise = channel_of(held), DistributedNoise.of_multiplier(1.0, clip=1.0, delta=1e-5, rounds=rounds)
-    talk = clients_of(held, CLEAR, SMALL).opened(channel).programs[0].talk
+    talk = clients_of(held, CLEAR, SMALL).open(channel).programs[0].talk
     with pytest.raises(InputError, check=about(message)):
         NoisyUpdates(noise, 2, SimulationCoins(0)).mean(talk, np.full(4, value, dtype=np.float32), 1)
     assert not channel.transcript.messages
@@ -190,7 +190,7 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
     """Unknown backbones, numbers out of range and clients without labels raise by name."""
     channel = channel_of(graph)
     with pytest.raises(UnknownNameError, check=about("backbone")):
-        clients_of(graph, CLEAR, SMALL, backbone="gat").opened(channel)
+        clients_of(graph, CLEAR, SMALL, backbone="gat").open(channel)
     for wrong in ({"steps": 0}, {"batch": 0}, {"rate": 0.0}, {"rate": float("nan")}, {"proximal": -1.0}):
         with pytest.raises(InputError, check=about(next(iter(wrong)))):
             LocalTraining(**wrong)
@@ -200,7 +200,7 @@ def test_bad_choices_are_refused(graph: FederatedGraph) -> None:
     assert local_of(Choices(proximal=0.1, local_steps=2)).proximal == 0.1
     unlabelled = replace(graph, train_mask=graph.train_mask & (graph.silo_of != 1))
     with pytest.raises(InputError, check=about("masks.train")):
-        clients_of(unlabelled, CLEAR, SMALL).opened(channel)
+        clients_of(unlabelled, CLEAR, SMALL).open(channel)
 
 
 HELD = two_communities(devices=48, silos=3)
@@ -223,7 +223,7 @@ def test_training_gets_over_what_is_absent(what: str) -> None:
 
 def test_noise_has_the_stated_width_and_epsilon() -> None:
     noise, rows = GradientNoise(0.5, clip=2.0), np.full((1, 10_000), 1.0, dtype=np.float32)
-    moved = noise.applied(rows, SimulationCoins(0)) - 2.0 / 100
+    moved = noise.apply(rows, SimulationCoins(0)) - 2.0 / 100
     assert abs(float(moved.std()) - 1.0) < 0.03
     assert abs(float(moved.mean())) < 0.04
     exact = gaussian_epsilon(0.5, 1e-5)

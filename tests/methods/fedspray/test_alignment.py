@@ -61,7 +61,7 @@ def test_the_parts_of_a_summand_meet_end_to_end(p: int, classes: int, width: int
     """Every entry belongs to one part, in the stated order, and attacks look in the same places."""
     layout = ProxyLayout(p, classes, width)
     parts = (
-        layout.model, layout.proxies, layout.right, layout.loss, layout.weight, layout.shares, layout.scored
+        layout.model, layout.proxies, layout.right, layout.loss, layout.weight, layout.shares, layout.validation_entry
     )  # fmt: skip
     places = np.concatenate([np.arange(layout.length)[part] for part in parts])
     np.testing.assert_array_equal(places, np.arange(layout.length - 1))

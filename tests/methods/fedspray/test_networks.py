@@ -10,8 +10,8 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedspray.networks import (
     GCN,
     SGC,
-    Encoder,
     GraphSAGE,
+    ProxyEncoder,
     Subgraph,
     draw_encoder,
 )
@@ -55,7 +55,7 @@ def test_networks_are_those_of_torch_geometric(graph: FederatedGraph, client: in
 def test_the_encoder_sees_features_and_proxies_alone() -> None:
     """Classifier on embedding plus proxy, projector on the embedding; no edge enters."""
     graph = tiny()
-    held, encoder = Subgraph.of(Silo.of(graph, 0), CPU), Encoder(3, 4, 3)
+    held, encoder = Subgraph.of(Silo.of(graph, 0), CPU), ProxyEncoder(3, 4, 3)
     draw_encoder(encoder, torch.Generator().manual_seed(0))
     x = torch.tensor(graph.features[held.members])
     e = torch.relu(x @ encoder.embedding.weight + encoder.embedding.bias)

@@ -7,7 +7,7 @@ import pytest
 
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.client import FedSpray, ProxyLayout, clients_of, first_proxies, minority_nodes
+from fgl_secure.methods.fedspray.client import FedSprayClient, ProxyLayout, clients_of, first_proxies, minority_nodes
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset, RoundChoice, fedspray_preset
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -41,13 +41,15 @@ def trained(
     return clients_of(graph, adding, preset, backbone=backbone, seed=seed).train(channel), channel
 
 
-def begun(graph: FederatedGraph, preset: FedSprayPreset = SMALL, rounds: int = 1) -> tuple[list[FedSpray], Channel]:
+def begun(
+    graph: FederatedGraph, preset: FedSprayPreset = SMALL, rounds: int = 1
+) -> tuple[list[FedSprayClient], Channel]:
     """Clients after some rounds in the clear, with everything recorded."""
     channel = channel_of(graph, Recording.everything())
-    process = clients_of(graph, Plaintext(threshold=1), preset).opened(channel)
+    process = clients_of(graph, Plaintext(threshold=1), preset).open(channel)
     for number in range(rounds):
         process.round(number)
-    return [each for each in process.programs if isinstance(each, FedSpray)], channel
+    return [each for each in process.programs if isinstance(each, FedSprayClient)], channel
 
 
 LAYOUT = ProxyLayout.of(64, 10, SMALL.width)
@@ -113,7 +115,7 @@ def test_summands_are_made_of_what_clients_have() -> None:
         np.testing.assert_array_equal(row[layout.shares], shares)
         assert (np.abs(shares - counts / counts.sum()) < 1 / 1024).all()
         assert row[layout.weight][0] == pytest.approx(mine.sum() / n, abs=half)
-        assert row[layout.scored][0] == pytest.approx((mine & graph.validation_mask).sum() / n, abs=half)
+        assert row[layout.validation_entry][0] == pytest.approx((mine & graph.validation_mask).sum() / n, abs=half)
         predicted = client.predictions.argmax(dim=1).numpy()
         correct = predicted == graph.labels[mine]
         right = correct[graph.validation_mask[mine]].sum()
@@ -133,7 +135,7 @@ def test_the_round_is_chosen_by_the_sum_alone() -> None:
         preset = replace(SMALL, epochs=8, choice=choice)
         outcome, channel = trained(digits(), preset, recording=Recording.everything())
         sums = [rows.sum(axis=0) for rows in sent(channel)]
-        figures = [float(total[LAYOUT.right][0] / total[LAYOUT.scored][0]) for total in sums]
+        figures = [float(total[LAYOUT.right][0] / total[LAYOUT.validation_entry][0]) for total in sums]
         assert outcome.selected_round == int(np.argmax(sign * np.array(figures)))
         if choice is RoundChoice.ACCURACY:
             assert outcome.accuracy.validation == pytest.approx(max(figures))

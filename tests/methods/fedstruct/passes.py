@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedstruct.structure import Structure
+from fgl_secure.methods.fedstruct.structure import StructureEmbedding
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel
 from fgl_secure.training.collectives import Collectives
@@ -16,7 +16,7 @@ from fgl_secure.training.program import Program
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array
 
-Make = Callable[[Collectives], Structure]
+Make = Callable[[Collectives], StructureEmbedding]
 Loss = Callable[[torch.Tensor, Silo], torch.Tensor]
 
 

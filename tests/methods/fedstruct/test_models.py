@@ -21,14 +21,14 @@ from fgl_secure.methods.fedstruct.client import (
     without_last_loops,
 )
 from fgl_secure.methods.fedstruct.preset import (
-    Averaging,
+    AccuracyAveraging,
     FeatureModelKind,
     FedStructPreset,
     Stepping,
     Weighting,
     fedstruct_preset,
 )
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.sparse_products import SparseMatrix
 from tests.error_codes import about
@@ -39,8 +39,8 @@ GRAPH = two_communities()
 PRESET = FedStructPreset("quick", 4, 0.02, 0.02, 1e-3, 0.5, (6,), 2, (6, 5), (7,), 3)
 
 
-def silent() -> Dropout:
-    return Dropout(0.5, 0)
+def silent() -> CoinDropout:
+    return CoinDropout(0.5, 0)
 
 
 def norm_of(width: int) -> nn.LayerNorm:
@@ -142,7 +142,7 @@ def test_presets_differ_in_named_switches_alone() -> None:
     differing = {each.name for each in fields(honest) if getattr(honest, each.name) != getattr(paper, each.name)}
     assert differing == {"name", "weighting", "double_softmax", "forgotten_loops", "averaging", "selection"}
     assert (honest.weighting, honest.averaging, honest.selection) == (
-        Weighting.LABELLED, Averaging.POOLED, Selection.VALIDATION,
+        Weighting.LABELLED, AccuracyAveraging.POOLED, Selection.VALIDATION,
     )  # fmt: skip
     assert not honest.double_softmax
     assert not honest.forgotten_loops

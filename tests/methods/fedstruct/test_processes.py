@@ -18,7 +18,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
 )
 from fgl_secure.methods.fedstruct.preset import (
-    Averaging,
+    AccuracyAveraging,
     FeatureModelKind,
     FedStructPreset,
     Stepping,
@@ -70,7 +70,7 @@ RUNS: dict[str, tuple[FedStructTask, bool]] = {
     "no g, clients' shares, mean over clients": (
         FedStructTask(
             replace(
-                SMALL, structure_hidden=None, weighting=Weighting.NODES, averaging=Averaging.CLIENTS, selection=None
+                SMALL, structure_hidden=None, weighting=Weighting.NODES, averaging=AccuracyAveraging.CLIENTS, selection=None
             ),
             RowExchange(MASKS, MASKS),
         ), False,
@@ -98,7 +98,7 @@ def test_another_seed_trains_something_else(graph: FederatedGraph) -> None:
     task, _ = RUNS["masked"]
     job, other = clients_of(graph, task), clients_of(graph, replace(task, seed=1))
     with pytest.raises(AssertionError):
-        agree(apart(other), in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+        agree(apart(other), in_lockstep(job.open(job.channel(SimulationCoins(0)))))
 
 
 def test_the_server_is_sent_parts_of_sums_and_nothing_else(graph: FederatedGraph) -> None:

@@ -22,14 +22,20 @@ from fgl_secure.methods.fedstruct.exchange import (
     NoExchange,
     RowExchange,
 )
-from fgl_secure.methods.fedstruct.preset import Averaging, FeatureModelKind, FedStructPreset, Stepping, Weighting
-from fgl_secure.methods.fedstruct.program import FedStruct, FedStructTask, Given, clients_of
+from fgl_secure.methods.fedstruct.preset import (
+    AccuracyAveraging,
+    FeatureModelKind,
+    FedStructPreset,
+    Stepping,
+    Weighting,
+)
+from fgl_secure.methods.fedstruct.program import FedStructClient, FedStructTask, Given, clients_of
 from fgl_secure.methods.fedstruct.structure import HeldRows
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel
-from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.calls import Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.rounds import Figures
@@ -103,10 +109,10 @@ def _joint(preset: FedStructPreset, features: NDArray[np.float32] | None) -> tup
     return model.gradient(), (model.structure_gradient() if features is None else model.gradient())
 
 
-def clients(exchange: Exchange, preset: FedStructPreset = QUICK, features: str = "hop2vec") -> list[FedStruct]:
+def clients(exchange: Exchange, preset: FedStructPreset = QUICK, features: str = "hop2vec") -> list[FedStructClient]:
     """All clients after two rounds."""
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
-    process = clients_of(GRAPH, FedStructTask(preset, exchange, features)).opened(channel)
+    process = clients_of(GRAPH, FedStructTask(preset, exchange, features)).open(channel)
     process.begin()
     for number in range(2):
         process.round(number)
@@ -143,7 +149,7 @@ def test_the_identity_is_the_papers_gradient() -> None:
     assert np.allclose(total, rows.T @ errors, atol=1e-6)
 
 
-class Scripted(FedStruct):
+class Scripted(FedStructClient):
     """Right about so many nodes of each community after each round."""
 
     right = (0, 20, 25, 30, 20, 10)
@@ -175,8 +181,8 @@ def scripted(preset: FedStructPreset, graph: FederatedGraph = GRAPH) -> tuple[di
     return reports[0], reports
 
 
-@pytest.mark.parametrize("averaging", Averaging)
-def test_averages_over_clients(averaging: Averaging) -> None:
+@pytest.mark.parametrize("averaging", AccuracyAveraging)
+def test_averages_over_clients(averaging: AccuracyAveraging) -> None:
     """Pooled, plain and by numbers of nodes; a client without tested nodes counts in none of them."""
     nodes = np.arange(40)
     silo_of = np.where(nodes < 8, 0, np.where(nodes < 30, 1, 2))
@@ -185,9 +191,9 @@ def test_averages_over_clients(averaging: Averaging) -> None:
     right = np.arange(40) < 10
     shares = [right[lopsided.test_mask & (lopsided.silo_of == silo)].mean() for silo in (1, 2)]
     expected = {
-        Averaging.POOLED: right[lopsided.test_mask].mean(),
-        Averaging.CLIENTS: np.mean(shares),
-        Averaging.NODES: np.average(shares, weights=[22, 10]),
+        AccuracyAveraging.POOLED: right[lopsided.test_mask].mean(),
+        AccuracyAveraging.CLIENTS: np.mean(shares),
+        AccuracyAveraging.NODES: np.average(shares, weights=[22, 10]),
     }[averaging]
     assert found["test"] == pytest.approx(expected, abs=1e-6)
     assert np.isnan(reports[0]["own test"])
@@ -198,7 +204,9 @@ def talking(graph: FederatedGraph, heard: list[NDArray[np.float32]]) -> Collecti
     """What client 0 talks through, where the others say what is given."""
     silo = Silo.of(graph, 0)
     nobody, scheme = np.zeros(len(silo.nodes), dtype=np.int64), Plaintext()
-    setting = Setting(nobody, grid_for(scheme, 3), lambda _step: False, schemes={"clients": scheme, "server": scheme})
+    setting = CollectiveSetting(
+        nobody, grid_for(scheme, 3), lambda _step: False, schemes={"clients": scheme, "server": scheme}
+    )
     talk = Collectives(silo, setting)
 
     def ask(_call: Call) -> list[NDArray[np.float32]]:
@@ -218,7 +226,7 @@ def test_features_of_others_nodes_are_refused(wrong: str) -> None:
     preset = replace(QUICK, hops=1, structure_width=width)
     power = adjacency_powers(GRAPH.graph, 1)[-1]
     given = Given(rows=power[GRAPH.devices_of(0)])
-    client = FedStruct(talking(GRAPH, tables), FedStructTask(preset, RowExchange()), given=given)
+    client = FedStructClient(talking(GRAPH, tables), FedStructTask(preset, RowExchange()), given=given)
     with pytest.raises(ProtocolError, check=about("silo 2")):
         client.begin()
 
@@ -231,10 +239,12 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(InputError, check=about("silos")):
         clients_of(alone, FedStructTask(QUICK, RowExchange())).train(Channel(hierarchy_of(alone), SimulationCoins(0)))
     silo = Silo.of(GRAPH, 0)
-    setting = Setting(np.zeros(len(silo.nodes), dtype=np.int64), grid_for(Plaintext(), 3), lambda _step: False)
+    setting = CollectiveSetting(
+        np.zeros(len(silo.nodes), dtype=np.int64), grid_for(Plaintext(), 3), lambda _step: False
+    )
     task = FedStructTask(replace(QUICK, name="paper"), HopwiseExchange(Plaintext()), "degree")
     with pytest.raises(InputError, check=about("features")):
-        FedStruct(Collectives(silo, setting), task).begin()
+        FedStructClient(Collectives(silo, setting), task).begin()
 
 
 LACKING = {what: graph for what, graph in lacking(GRAPH).items() if what != "nodes to score in a silo"}

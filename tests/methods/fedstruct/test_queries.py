@@ -18,7 +18,7 @@ from fgl_secure.methods.fedstruct.structure import HeldRows, RowSums, SumsByOwne
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.transcript import ReceivedRows
-from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.calls import Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.server_sums import grid_for
@@ -72,7 +72,7 @@ class Run:
 
     @property
     def refused(self) -> int:
-        return sum(each.refused for each in self.answering)
+        return sum(each.refused_queries for each in self.answering)
 
     @property
     def answers(self) -> tuple[ReceivedRows, np.ndarray]:
@@ -141,7 +141,7 @@ def talking(graph: FederatedGraph, heard: list[Array]) -> Collectives:
     """What client 0 talks through, where the others say what is given."""
     silo = Silo.of(graph, 0)
     nobody = np.zeros(len(silo.nodes), dtype=np.int64)
-    talk = Collectives(silo, Setting(nobody, grid_for(Plaintext(), 3), lambda _step: False))
+    talk = Collectives(silo, CollectiveSetting(nobody, grid_for(Plaintext(), 3), lambda _step: False))
 
     def ask_others(_call: Call) -> list[Array]:
         return heard

@@ -29,7 +29,7 @@ from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import Channel, Phase, Recording
-from fgl_secure.training.calls import Call, Setting
+from fgl_secure.training.calls import Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
@@ -263,7 +263,7 @@ def talking(graph: FederatedGraph, heard: list[Array]) -> Collectives:
     """What client 0 talks through, where the others say what is given."""
     silo, scheme = Silo.of(graph, 0), Plaintext()
     nobody = np.zeros(len(silo.nodes), dtype=np.int64)
-    setting = Setting(nobody, grid_for(scheme, 3), lambda _step: False, schemes={"clients": scheme})
+    setting = CollectiveSetting(nobody, grid_for(scheme, 3), lambda _step: False, schemes={"clients": scheme})
     talk = Collectives(silo, setting)
 
     def ask(call: Call) -> Array | list[Array]:

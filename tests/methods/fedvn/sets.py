@@ -9,7 +9,7 @@ from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods import FedVN
-from fgl_secure.methods.fedvn.audit_runs import Setting
+from fgl_secure.methods.fedvn.audit_runs import TrainingSetting
 from fgl_secure.methods.fedvn.batches import GraphBatch
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 
@@ -62,11 +62,11 @@ def doubled(batch: GraphBatch) -> GraphBatch:
 QUICK = FedVN(epochs=6, virtual_nodes=3)
 
 
-def setting(graphs: GraphSet | None = None, **choice: float) -> Setting:
+def setting(graphs: GraphSet | None = None, **choice: float) -> TrainingSetting:
     """How a small model is trained on a set, for two rounds unless chosen otherwise."""
     held = load_set("Motif-mini") if graphs is None else graphs
     preset = replace(fedvn_preset("honest", held.name), hidden=8, virtual_nodes=3, epochs=2)
-    return Setting(held, held.union(), replace(preset, **choice), 0, torch.device("cpu"))  # type: ignore[arg-type]
+    return TrainingSetting(held, held.union(), replace(preset, **choice), 0, torch.device("cpu"))  # type: ignore[arg-type]
 
 
 def values() -> GraphSet:

@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from fgl_secure.graph.graph_sets import GraphSet
-from fgl_secure.methods.fedvn.models import EPSILON, BatchNorm, Encoder, GINLayer, Linear, VirtualUpdate
+from fgl_secure.methods.fedvn.models import EPSILON, BatchNorm, GraphEncoder, Linear, NormalisedGINLayer, VirtualUpdate
 from fgl_secure.methods.fedvn.preset import Injection
 
 Reals = NDArray[np.float64]
@@ -22,7 +22,7 @@ class Virtual:
     injection: Injection
 
 
-def slow_embeddings(encoder: Encoder, sets: GraphSet, ids: list[int], virtual: Virtual | None = None) -> Reals:
+def slow_embeddings(encoder: GraphEncoder, sets: GraphSet, ids: list[int], virtual: Virtual | None = None) -> Reals:
     """Embeddings of the nodes of some graphs, in the order of the graphs, without dropout."""
     nodes = [node for graph in ids for node in np.flatnonzero(sets.graph_of == graph)]
     owner = [place for place, graph in enumerate(ids) for _ in np.flatnonzero(sets.graph_of == graph)]
@@ -35,7 +35,7 @@ def slow_embeddings(encoder: Encoder, sets: GraphSet, ids: list[int], virtual: V
     state = [list(virtual.nodes) for _ in ids] if virtual else []
     last = len(encoder.layers) - 1
     for number, layer in enumerate(encoder.layers):
-        assert isinstance(layer, GINLayer)
+        assert isinstance(layer, NormalisedGINLayer)
         told = [_from_virtual(virtual, v, state[owner[v]]) for v in range(len(nodes))] if virtual else []
         before = h
         if virtual and virtual.injection is Injection.INPUT:

@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from fgl_secure.methods.fedvn.batches import GraphStore, graph_sums, pad, to_nodes, to_virtual
 from fgl_secure.methods.fedvn.models import (
     BatchNorm,
-    Encoder,
+    GraphEncoder,
     GraphModel,
     collecting,
     contrast_loss,
@@ -30,9 +30,9 @@ STORES = {constant: GraphStore(sets) for constant, sets in SETS.items()}
 IDS = st.lists(st.integers(0, 29), min_size=1, max_size=5, unique=True)
 
 
-def _encoder(preset: FedVNPreset, constant: bool, seed: int) -> Encoder:
+def _encoder(preset: FedVNPreset, constant: bool, seed: int) -> GraphEncoder:
     draws = torch.Generator().manual_seed(seed)
-    encoder = Encoder(STORES[constant].width, preset, virtual=True, draws=draws)
+    encoder = GraphEncoder(STORES[constant].width, preset, virtual=True, draws=draws)
     with torch.no_grad():
         for parameter in encoder.parameters():
             parameter.add_(torch.randn(parameter.shape, generator=draws) / 4)
@@ -57,7 +57,7 @@ def test_virtual_nodes_are_those_of_the_paper(
     encoder = _encoder(replace(SMALL, layers=layers, injection=injection), constant, seed)
     batch, draws = doubled(STORES[constant].batch(np.array(ids))), np.random.default_rng(seed)
     scores, virtual = draws.random((len(batch.features), 3)), draws.normal(size=(3, 4))
-    found = encoder.augmented(batch, torch.from_numpy(virtual), torch.from_numpy(scores))
+    found = encoder.embed_nodes(batch, torch.from_numpy(virtual), torch.from_numpy(scores))
     slow = slow_embeddings(encoder, SETS[constant], ids, Virtual(virtual, scores, injection))
     np.testing.assert_allclose(found.detach(), slow, atol=1e-8)
 
@@ -70,14 +70,14 @@ def test_messages_over_bonds_are_those_of_gine(
     """relu(h_j + e_ij) of each neighbour, node by node, with and without virtual nodes."""
     sets, draws = bonded(SETS[constant]), torch.Generator().manual_seed(seed)
     preset = replace(SMALL, layers=layers, injection=injection or Injection.INPUT)
-    encoder = Encoder(STORES[constant].width, preset, virtual=True, draws=draws, bonds=3).double()
+    encoder = GraphEncoder(STORES[constant].width, preset, virtual=True, draws=draws, bonds=3).double()
     batch = doubled(GraphStore(sets).batch(np.array(ids)))
     if injection is None:
         np.testing.assert_allclose(encoder(batch).detach(), slow_embeddings(encoder, sets, ids), atol=1e-8)
         return
     scores = torch.rand(len(batch.features), 3, generator=draws).double()
     virtual = torch.randn(3, 4, generator=draws).double()
-    found = encoder.augmented(batch, virtual, scores)
+    found = encoder.embed_nodes(batch, virtual, scores)
     slow = slow_embeddings(encoder, sets, ids, Virtual(virtual.numpy(), scores.numpy(), injection))
     np.testing.assert_allclose(found.detach(), slow, atol=1e-8)
 
@@ -88,7 +88,7 @@ def test_unconnected_virtual_nodes_change_nothing(injection: Injection, constant
     """With all scores 0, outputs are the plain GIN's, whatever Q is; with other scores they are not."""
     preset = replace(SMALL, injection=injection)
     draws = torch.Generator().manual_seed(3)
-    encoder = Encoder(STORES[constant].width, preset, virtual=True, draws=draws)
+    encoder = GraphEncoder(STORES[constant].width, preset, virtual=True, draws=draws)
     model = GraphModel(encoder, 3, preset.hidden, draws).double()
     batch = doubled(STORES[constant].batch(np.arange(12)))
     virtual = torch.randn(3, 4, dtype=torch.float64, generator=draws)

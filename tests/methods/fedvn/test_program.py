@@ -13,7 +13,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.preset import FedVNPreset, fedvn_preset
-from fgl_secure.methods.fedvn.program import SCORED, UNIT, ClientGraphs, FedVN, clients_of, first_model
+from fgl_secure.methods.fedvn.program import SCORED, UNIT, ClientGraphs, FedVNClient, clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Recording
 from fgl_secure.training.parameters import flat
@@ -27,7 +27,7 @@ SMALL = replace(fedvn_preset("honest", "random"), hidden=6, virtual_nodes=3, bat
 OFF = 2.0**-FRACTION_BITS * 30
 
 
-class Alone(FedVN):
+class Alone(FedVNClient):
     """A client that keeps what it comes to, and goes its own way."""
 
     came_to: NDArray[np.float32]
@@ -40,7 +40,7 @@ class Alone(FedVN):
 def one_round(preset: FedVNPreset = SMALL, sets: GraphSet = SETS) -> tuple[list[Alone], NDArray[Any], NDArray[Any]]:
     """Clients after a round, and the rows of counts and of models that they sent in it."""
     channel = Channel(hierarchy_of(sets.union()), SimulationCoins(0), Recording.everything())
-    process = clients_of(sets, Plaintext(), preset, kind=Alone, seed=5).opened(channel)
+    process = clients_of(sets, Plaintext(), preset, kind=Alone, seed=5).open(channel)
     process.begin()
     process.round(0)
     counts, models = (b.payload for b in channel.transcript.messages if b.phase is Phase.VECTORS)
@@ -84,9 +84,9 @@ def test_rows_hold_what_the_method_says_and_nothing_else() -> None:
 def test_each_phase_changes_its_own_part_alone() -> None:
     """Generators start differently and learn in phase 1, model and virtual nodes in phase 2."""
     channel = Channel(hierarchy_of(SETS.union()), SimulationCoins(0))
-    client, other = clients_of(SETS, Plaintext(), SMALL, seed=5).opened(channel).programs[:2]
-    assert isinstance(client, FedVN)
-    assert isinstance(other, FedVN)
+    client, other = clients_of(SETS, Plaintext(), SMALL, seed=5).open(channel).programs[:2]
+    assert isinstance(client, FedVNClient)
+    assert isinstance(other, FedVNClient)
     generator = client.generator
     assert not torch.equal(generator.output.weight, other.generator.output.weight)
     model, started = flat(list(client.model.parameters())), flat(list(generator.parameters()))

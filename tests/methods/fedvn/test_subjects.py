@@ -133,8 +133,8 @@ def test_the_attacker_s_layout_is_the_method_s() -> None:
     """Slices and start agree with what clients share, and the last weight lies before the last bias."""
     chosen = setting()
     job = chosen.job(Plaintext())
-    client = job.opened(job.channel(SimulationCoins(0))).programs[0]
-    assert isinstance(client, program.FedVN)
+    client = job.open(job.channel(SimulationCoins(0))).programs[0]
+    assert isinstance(client, program.FedVNClient)
     ours = handed_out(chosen)
     assert ours.start is not None
     assert np.array_equal(ours.start, flat(client.shared))

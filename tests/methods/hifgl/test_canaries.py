@@ -38,7 +38,7 @@ def settings(
 ) -> Perturbation:
     """Calibrated settings for one coordinate."""
     target = PrivacyTarget(epsilon, DELTA, relation, releases)
-    return Perturbation.calibrated(target, clip=1.0, width=1, honest=honest, family=family)
+    return Perturbation.calibrate(target, clip=1.0, width=1, honest=honest, family=family)
 
 
 def lower_bound(noise: Perturbation, seed: int = 0, stars: int = STARS) -> float:

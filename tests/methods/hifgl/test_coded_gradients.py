@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.auditing.programs import filled
+from fgl_secure.auditing.programs import fill_schemes
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, SplitMasks
@@ -42,7 +42,7 @@ QUICK = replace(HONEST, hidden=4, epochs=3)
 
 def schemes_of(method: HiFGL, text: str = "relay-coded") -> dict[str, Scheme]:
     """What a run of the method takes."""
-    return dict(method.assigned(filled(assignment(text, method.topologies), 4)))
+    return dict(method.assign_schemes(fill_schemes(assignment(text, method.topologies), 4)))
 
 
 @pytest.mark.parametrize(("members", "promised"), [("", True), (",members=plaintext", False)])
@@ -97,7 +97,7 @@ def trained(graph: FederatedGraph, schemes: dict[str, Scheme], rounds: int = 1) 
     """Some rounds of training with everything recorded that runs record, and the last round's decoded gradients."""
     job = silos_of(graph, schemes, QUICK)
     channel = job.channel(SimulationCoins(0), Recording.everything())
-    process = job.opened(channel)
+    process = job.open(channel)
     found: list[Any] = []
     if process._gradients is not None:
         kept = process._gradients.sums

@@ -10,7 +10,7 @@ import torch
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.graph import Graph
-from fgl_secure.methods.hifgl.program import HiFGL, silos_of
+from fgl_secure.methods.hifgl.program import HiFGLSilo, silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -23,7 +23,7 @@ from fgl_secure.training.gradient_sums import (
     Factors,
     HostedMembers,
     SummedGradients,
-    gathered,
+    gather_factors,
     gradient_sums,
 )
 from fgl_secure.training.one_process import OneProcess
@@ -52,7 +52,7 @@ class Caught(OneProcess):
 
     def _gradients_of(self, calls: list[Call]) -> list[None]:
         order = np.argsort(np.concatenate(self._nodes))
-        self.factors = gathered([call.factors for call in calls], order)
+        self.factors = gather_factors([call.factors for call in calls], order)
         self.by_silo = [
             [p.grad.detach().clone() for p in model.parameters() if p.grad is not None] for model in models_of(self)
         ]
@@ -61,7 +61,7 @@ class Caught(OneProcess):
 
 def models_of(process: OneProcess) -> list[torch.nn.ModuleList]:
     """The model of every silo."""
-    return [program.layers for program in process.programs if isinstance(program, HiFGL)]
+    return [program.layers for program in process.programs if isinstance(program, HiFGLSilo)]
 
 
 @cache
@@ -70,7 +70,7 @@ def factors_of(model: str = "gcn") -> Caught:
     backbone, preset, _ = MODELS[model]
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
     widest = max(preset.widths(GRAPH.graph.num_features, GRAPH.num_classes))
-    method = Caught(GRAPH, {}, channel, lambda talk: HiFGL(talk, preset, backbone=backbone), width=widest)
+    method = Caught(GRAPH, {}, channel, lambda talk: HiFGLSilo(talk, preset, backbone=backbone), width=widest)
     method.round(0)
     return method
 
@@ -203,7 +203,7 @@ def test_everybody_is_told_how_many_bits_features_have(scale: float, bits: int |
     words = np.arange(GRAPH.graph.num_nodes)[:, None] % np.array([2, 3, 5]) * scale
     graph = replace(GRAPH, graph=Graph.from_arrays("words", words, GRAPH.graph.labels, GRAPH.graph.edges))
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
-    method = Caught(graph, {}, channel, lambda talk: HiFGL(talk, QUICK), width=max(QUICK.widths(3, 2)))
+    method = Caught(graph, {}, channel, lambda talk: HiFGLSilo(talk, QUICK), width=max(QUICK.widths(3, 2)))
     method.round(0)
     assert [each.left_bits for each in method.factors] == [bits, 0, None, 0]
 
@@ -237,7 +237,7 @@ def test_the_silo_is_sent_nothing_but_sums(model: str) -> None:
     for chosen in (coded, {"neighbours": RelayCoded(profile=Profile.SHOWN)}, {"neighbours": Plaintext()}):
         parties = hierarchy_of(GRAPH, helpers_of(chosen.values()))
         channel = Channel(parties, SimulationCoins(0), Recording.everything())
-        silos_of(GRAPH, chosen, preset, backbone=backbone).opened(channel).round(0)
+        silos_of(GRAPH, chosen, preset, backbone=backbone).open(channel).round(0)
         recorded.append(sum(b.messages for b in channel.transcript.messages if b.phase is Phase.GRADIENT))
     assert recorded[:2] == [0, 0]
     assert recorded[2] % GRAPH.num_devices == 0 < recorded[2]

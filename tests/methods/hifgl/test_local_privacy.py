@@ -131,7 +131,7 @@ def test_a_report_says_that_attacks_read_perturbed_rows() -> None:
 def test_a_program_that_is_taken_up_again_draws_nothing_anew() -> None:
     """Two draws of one row would cost twice the epsilon."""
     job = silos_of(GRAPH, Plaintext(), QUICK, perturbation=LocalPerturbation(1.0))
-    first, again = (job.opened(job.channel(SimulationCoins(seed))).programs[0] for seed in (0, 1))
+    first, again = (job.open(job.channel(SimulationCoins(seed))).programs[0] for seed in (0, 1))
     perturbed = first.state()["perturbed"]
     assert not np.array_equal(again.state()["perturbed"], perturbed)
     again.restore(first.state())

@@ -16,7 +16,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data
 from fgl_secure.methods import HiFGL
-from fgl_secure.methods.hifgl.audit_target import perturbed, releases
+from fgl_secure.methods.hifgl.audit_target import perturb_scheme, releases
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.perturbed import Perturbed
@@ -34,7 +34,7 @@ TRAIN = ("train", "hifgl", "--device", "cpu", "--epochs", "2")
 
 
 def scheme_for(choice: EmbeddingPrivacy, preset: Preset = QUICK) -> Perturbed:
-    return perturbed(Plaintext(), choice, preset, GRAPH)
+    return perturb_scheme(Plaintext(), choice, preset, GRAPH)
 
 
 def wide_graph(folder: Path) -> str:
@@ -71,8 +71,8 @@ def test_training_stops_when_the_budget_is_spent() -> None:
 def test_noise_is_split_where_single_messages_are_hidden() -> None:
     """Under relay-coded k_min senders make up the noise of a sum; in the clear every message has all of it."""
     choice = EmbeddingPrivacy(4.0)
-    hidden = perturbed(RelayCoded(k_min=3, profile=Profile.SHOWN), choice, QUICK, GRAPH)
-    shown = perturbed(Plaintext(), choice, QUICK, GRAPH)
+    hidden = perturb_scheme(RelayCoded(k_min=3, profile=Profile.SHOWN), choice, QUICK, GRAPH)
+    shown = perturb_scheme(Plaintext(), choice, QUICK, GRAPH)
     assert (hidden.settings.honest, shown.settings.honest) == (3, 1)
     assert hidden.settings.sigma == pytest.approx(shown.settings.sigma, rel=0.01)
     assert isinstance(hidden.inner, RelayCoded)

@@ -11,7 +11,7 @@ from hypothesis import given
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
-from fgl_secure.methods.hifgl.program import HiFGL, exchange, silos_of
+from fgl_secure.methods.hifgl.program import HiFGLSilo, exchange, silos_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
@@ -67,9 +67,9 @@ def test_one_silo_makes_no_difference_between_federations(silos: int) -> None:
 def test_gradients_are_those_of_the_whole_graph() -> None:
     """One silo's first step is that of plain Adam on the mean loss with the dense adjacency matrix."""
     graph = two_communities(silos=1)
-    silos = silos_of(graph, Plaintext(), QUICK).opened(Channel(hierarchy_of(graph), SimulationCoins(0)))
+    silos = silos_of(graph, Plaintext(), QUICK).open(Channel(hierarchy_of(graph), SimulationCoins(0)))
     (method,) = silos.programs
-    assert isinstance(method, HiFGL)
+    assert isinstance(method, HiFGLSilo)
     flat = [p.detach().clone().requires_grad_() for p in method.layers.parameters()]
     dense = np.eye(graph.num_devices, dtype=np.float32)
     dense[graph.edges[1], graph.edges[0]] = 1.0
@@ -217,7 +217,7 @@ def test_values_of_another_shape_are_refused(shape: tuple[int, ...], graph: Fede
 RATE = HONEST.learning_rate
 
 
-class Given(HiFGL):
+class Given(HiFGLSilo):
     """A silo whose gradients are given."""
 
     gradient = 0.0

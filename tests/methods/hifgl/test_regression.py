@@ -100,7 +100,7 @@ def test_processes_train_what_one_process_trains() -> None:
     """Reports of silos in processes of their own have the same bits."""
     graph = two_communities(devices=60, silos=3)
     job = node_regression(graph, mean_of_neighbours(graph), Plaintext(), QUICK)
-    process = job.opened(job.channel(SimulationCoins(0)))
+    process = job.open(job.channel(SimulationCoins(0)))
     process.begin()
     assert [process.round(number) for number in range(5)] == [True, True, True, True, False]
     found = apart(job)

@@ -22,7 +22,7 @@ from fgl_secure.methods.hifgl import audit_runs
 from fgl_secure.methods.hifgl.audit_runs import (
     deviating_run,
     drop_out_run,
-    released,
+    releasing_graph,
     special_runs,
     variant_runs,
 )
@@ -48,10 +48,10 @@ def test_static_rows_of_wide_graphs_are_of_some_devices(monkeypatch: pytest.Monk
     numbers = graph.edges.shape[1] * graph.features.shape[1]
     monkeypatch.setattr(audit_runs, "MOST_RELEASED", numbers)
     monkeypatch.setattr(audit_runs, "SAMPLED", 10 * graph.features.shape[1])
-    assert released(graph, 0) is graph
-    (whole,) = special_runs(scheme, graph, 0, {STATIC_ROWS}, released(graph, 0))
+    assert releasing_graph(graph, 0) is graph
+    (whole,) = special_runs(scheme, graph, 0, {STATIC_ROWS}, releasing_graph(graph, 0))
     monkeypatch.setattr(audit_runs, "MOST_RELEASED", numbers - 1)
-    some = released(graph, 0)
+    some = releasing_graph(graph, 0)
     (run,) = special_runs(scheme, graph, 0, {STATIC_ROWS}, some)
     assert 1 < some.num_devices < graph.num_devices
     assert run.what == f"{whole.what}, of {some.num_devices} devices drawn with neighbours"

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tenseal import sealapi
 
 from fgl_secure.crypto import ckks
-from fgl_secure.crypto.ckks import PREFIX, PublicKey, Ring, ring
+from fgl_secure.crypto.ckks import PREFIX, PublicKey, SealContext, ring
 from fgl_secure.crypto.ckks_parameters import Parameters, unpack
 
 Ints = NDArray[np.int64]
@@ -36,7 +36,7 @@ def rounded(parameters: Parameters, words: Ints, length: int) -> Ints:
     return unpack(((centred + scale // 2) // scale)[None], length, parameters)
 
 
-def transformed(here: Ring, polynomials: Ints | Wide) -> Wide:
+def transformed(here: SealContext, polynomials: Ints | Wide) -> Wide:
     """NTTs of two polynomials, [2, N], in which products are entry by entry."""
     first, second = (polynomials % here.modulus).astype(np.uint64)
     cipher = here.trivial(first, second, 1)
@@ -44,11 +44,11 @@ def transformed(here: Ring, polynomials: Ints | Wide) -> Wide:
     return words_of(cipher, here.chain.degree).astype(object)
 
 
-def from_transforms(here: Ring, values: Wide, into: Any) -> Any:
+def from_transforms(here: SealContext, values: Wide, into: Any) -> Any:
     """The ciphertext, as NTTs, of two NTTs."""
     words = struct.pack("<Q", values.size) + (values % here.modulus).astype(np.uint64).tobytes()
     metadata = ckks._METADATA.pack(*here.level, 1, 2, here.chain.degree, 1, 1.0, 1)
-    stream = ckks._uncompressed(metadata + ckks._uncompressed(words))
+    stream = ckks._wrap_uncompressed(metadata + ckks._wrap_uncompressed(words))
     return ckks.load(into, here.context, stream)
 
 

@@ -13,7 +13,7 @@ from fgl_secure.crypto.ckks import PREFIX, PublicKey, ReceiverKey, ring
 from fgl_secure.crypto.ckks_parameters import pack
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.protocols.ckks.shared_clients import GROUP, SharedKeyClients
-from fgl_secure.protocols.ckks.wire import encrypted, sealed_bytes
+from fgl_secure.protocols.ckks.wire import encrypt, sealed_bytes
 from fgl_secure.runtime import Messages
 from tests.protocols.ckks.ciphertext_views import from_transforms, key_transforms, transformed
 
@@ -29,7 +29,7 @@ def clients_with(encrypt: Encrypt) -> type[SharedKeyClients]:
     """Clients that encrypt in another way."""
 
     class Flawed(SharedKeyClients):
-        def _encrypted(self, key: PublicKey, row: Ints) -> Iterable[bytes]:
+        def _encrypt_row(self, key: PublicKey, row: Ints) -> Iterable[bytes]:
             return encrypt(key, row)
 
     return Flawed
@@ -51,7 +51,7 @@ def encrypting(zero: Zero) -> Encrypt:
     def sending(key: PublicKey, vector: Ints) -> Iterator[bytes]:
         flawed = copy(key)
         flawed._encryptor = Encryptor(key, zero)
-        return encrypted(flawed, vector)
+        return encrypt(flawed, vector)
 
     return sending
 
@@ -141,8 +141,8 @@ def no_second_polynomial(key: PublicKey, vector: Ints) -> Iterator[bytes]:
 class FramesCutShort(SharedKeyClients):
     """Ciphertexts go out as long as they are."""
 
-    def _sent(self, todo: Any, step: Any) -> Iterator[Messages]:
-        for messages in super()._sent(todo, step):
+    def _send_vectors(self, todo: Any, step: Any) -> Iterator[Messages]:
+        for messages in super()._send_vectors(todo, step):
             most = int(messages["sizes"].max())
             fields = {**messages.fields, "ciphertexts": messages["ciphertexts"][..., :most]}
             yield Messages(messages.phase, messages.step, messages.senders, messages.receivers, fields)
@@ -151,15 +151,15 @@ class FramesCutShort(SharedKeyClients):
 class BoxesInTheClear(SharedKeyClients):
     """Group keys are not sealed."""
 
-    def _sealed(self, at: int, v: int, context: Context) -> bytes:
+    def _seal_group_key(self, at: int, v: int, context: Context) -> bytes:
         group: bytes = self._secrets[at, GROUP].tobytes()
-        return group.ljust(len(super()._sealed(at, v, context)), b"\0")
+        return group.ljust(len(super()._seal_group_key(at, v, context)), b"\0")
 
 
 class FileInTheClear(SharedKeyClients):
     """Key files are not sealed."""
 
-    def _wrapped(self, me: int, group: bytes, pair: ReceiverKey, context: Context) -> bytes:  # noqa: ARG002  # not used
+    def _wrap_key_file(self, me: int, group: bytes, pair: ReceiverKey, context: Context) -> bytes:  # noqa: ARG002  # not used
         file = pair.secret_file()
         return (len(file).to_bytes(4) + file).ljust(sealed_bytes(self._plan), b"\0")
 
@@ -167,9 +167,9 @@ class FileInTheClear(SharedKeyClients):
 class BoxesToTheNext(SharedKeyClients):
     """Boxes are sealed under the keys of others than those they are for."""
 
-    def _sealed(self, at: int, v: int, context: Context) -> bytes:
+    def _seal_group_key(self, at: int, v: int, context: Context) -> bytes:
         others = np.flatnonzero(self._pairs.has[at]).tolist()
-        return super()._sealed(at, others[(others.index(v) + 1) % len(others)], context)
+        return super()._seal_group_key(at, others[(others.index(v) + 1) % len(others)], context)
 
 
 class FewBits(Coins):

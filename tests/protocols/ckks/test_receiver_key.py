@@ -136,8 +136,8 @@ def test_senders_that_drop_out_are_left_out(batch_bytes: int) -> None:
     topology = Topology.to_client(PARTIES, CLIENTS[1:], int(CLIENTS[0]), 9000, 2**25)
     collective = Collective(Ckks(batch_bytes=batch_bytes), topology, channel)
     assert (collective.sum(rows, STEP) == np.delete(rows, 1, axis=0).sum(axis=0)).all()
-    assert collective.included is not None
-    assert collective.included.tolist() == np.delete(CLIENTS[1:], 1).tolist()
+    assert collective.contributors is not None
+    assert collective.contributors.tolist() == np.delete(CLIENTS[1:], 1).tolist()
     (incident,) = channel.transcript.incidents
     assert (incident.party.index, incident.step) == (2, STEP)
 

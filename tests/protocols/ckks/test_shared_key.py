@@ -13,7 +13,7 @@ from fgl_secure.crypto.ckks import SECRET, ReceiverKey
 from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
-from fgl_secure.protocols.ckks.wire import ciphertexts_of, padded, public_bytes, unwrapped, wrapped
+from fgl_secure.protocols.ckks.wire import ciphertexts_of, pad, public_bytes, unwrap_key, wrap_key
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Step, decode
@@ -97,11 +97,11 @@ def test_a_client_opens_one_ciphertext_and_no_second() -> None:
         if sent.phase is Phase.UNMASKING and sent.receiver == PARTIES[0]:
             lie = changed(sent, **single)
             with pytest.raises(ProtocolError, check=about("the opened sum")):
-                run.machines[PARTIES[0]].take(decode(lie, SESSION))
-            run.machines[PARTIES[0]].take(decode(sent.data, SESSION))
+                run.machines[PARTIES[0]].receive(decode(lie, SESSION))
+            run.machines[PARTIES[0]].receive(decode(sent.data, SESSION))
             for second in (lie, sent.data):
                 with pytest.raises(ProtocolError):
-                    run.machines[PARTIES[0]].take(decode(second, SESSION))
+                    run.machines[PARTIES[0]].receive(decode(second, SESSION))
             raise StopIteration
 
     with pytest.raises(StopIteration):
@@ -150,7 +150,7 @@ def test_a_sum_beyond_what_vectors_can_add_up_to_is_refused() -> None:
 def refused(run: Sum, sent: Sent, fields: Mapping[str, Any]) -> None:
     """A message with other fields is refused, and the machine as it was."""
     with pytest.raises(ProtocolError):
-        run.machines[sent.receiver].take(decode(changed(sent, **fields), SESSION))
+        run.machines[sent.receiver].receive(decode(changed(sent, **fields), SESSION))
 
 
 def test_ciphertexts_for_another_key_are_refused() -> None:
@@ -171,7 +171,7 @@ def test_ciphertexts_for_another_key_are_refused() -> None:
 def test_offers_that_are_none_are_refused() -> None:
     """A key of other parameters, a secret key, cut boxes, and an offer of a client that is no candidate raise."""
     foreign = ReceiverKey.generate(Parameters.for_sums(5, 1000, length=2)).public_context()
-    offers = [padded([data], public_bytes(PLAN.parameters)) for data in (foreign, SECRET + bytes(100), b"")]
+    offers = [pad([data], public_bytes(PLAN.parameters)) for data in (foreign, SECRET + bytes(100), b"")]
     first: dict[str, Array] = {}
 
     def listen(run: Sum, sent: Sent) -> None:
@@ -195,7 +195,7 @@ def test_offers_that_are_none_are_refused() -> None:
 def test_a_key_that_another_forged_is_refused_by_clients() -> None:
     """A key file or group key that the maker did not seal for this client, or of another maker, raises."""
     context, party = PLAN.context(NOW), PARTIES[4]
-    own = wrapped(PLAN, context, PARTIES[0], bytes(32), ReceiverKey.generate(PLAN.parameters).secret_file())
+    own = wrap_key(PLAN, context, PARTIES[0], bytes(32), ReceiverKey.generate(PLAN.parameters).secret_file())
 
     def listen(run: Sum, sent: Sent) -> None:
         if sent.phase is Phase.SECRET_SHARES and sent.receiver == party:
@@ -213,16 +213,16 @@ def test_a_key_that_another_forged_is_refused_by_clients() -> None:
 def test_a_key_file_opens_in_its_own_sum_alone() -> None:
     """Under another group key, maker, sum or parameters it raises; as sealed it gives the same key pair."""
     key, group, context = ReceiverKey.generate(PLAN.parameters), bytes(32), PLAN.context(NOW)
-    sealed = wrapped(PLAN, context, 1, group, key.secret_file())
-    assert unwrapped(PLAN, context, 1, group, sealed).public_context() == key.public_context()
+    sealed = wrap_key(PLAN, context, 1, group, key.secret_file())
+    assert unwrap_key(PLAN, context, 1, group, sealed).public_context() == key.public_context()
     for args in ((context, 1, bytes(31) + b"x"), (context, 2, group), (PLAN.context(Step(4)), 1, group)):
         with pytest.raises(ProtocolError):
-            unwrapped(PLAN, *args, sealed)
+            unwrap_key(PLAN, *args, sealed)
     stranger = ReceiverKey.generate(Parameters.for_sums(5, 1000, length=2)).secret_file()
     with pytest.raises(ProtocolError, check=about("key of party 1")):
-        unwrapped(PLAN, context, 1, group, wrapped(PLAN, context, 1, group, stranger))
+        unwrap_key(PLAN, context, 1, group, wrap_key(PLAN, context, 1, group, stranger))
     with pytest.raises(ProtocolError, check=about("key file of party 1")):
-        unwrapped(PLAN, context, 1, group, wrapped(PLAN, context, 1, group, b"nothing"))
+        unwrap_key(PLAN, context, 1, group, wrap_key(PLAN, context, 1, group, b"nothing"))
 
 
 @pytest.mark.parametrize(("threshold", "clients"), [(2, 5), (2, 4), (1, 2), (3, 6)])

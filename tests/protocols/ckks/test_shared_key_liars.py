@@ -74,7 +74,7 @@ class Liar:
             roster = np.isin(np.arange(CLIENTS), lie.roster)
             return changed(sent, roster=roster[None], digest=np.frombuffer(digest, dtype=np.uint8)[None])
         fields = ciphertext_fields([ciphertexts], 1, PLAN.count, PLAN.parameters)
-        return changed(sent, tag=RING.written(tags[None]), **fields)
+        return changed(sent, tag=RING.write(tags[None]), **fields)
 
     def _made(self, lie: Lie) -> tuple[list[bytes], Array]:
         """Ciphertexts and tags."""
@@ -93,7 +93,7 @@ def opened(lies: Mapping[int, Lie], clients: type[SharedKeyClients] = SharedKeyC
         for sent in (sent for out in run.turns() for sent in out):
             if sent.sender == LEADER:
                 with suppress(ProtocolError):
-                    run.machines[sent.receiver].take(decode(liar.told(sent), SESSION))
+                    run.machines[sent.receiver].receive(decode(liar.told(sent), SESSION))
                 continue
             liar.hear(sent)
             if sent.phase is Phase.UNMASKING:

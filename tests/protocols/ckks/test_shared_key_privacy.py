@@ -18,7 +18,7 @@ from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
-from fgl_secure.protocols.ckks.wire import ciphertexts_of, encrypted
+from fgl_secure.protocols.ckks.wire import ciphertexts_of, encrypt
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Directory, Party, Phase, Recording, Role, Step, decode
@@ -94,7 +94,7 @@ def encrypted_sums(make: Callable[[], Encrypt], name: str, key_of: Callable[[], 
 
 def honest() -> Encrypt:
     """As clients encrypt."""
-    return encrypted
+    return encrypt
 
 
 @seeing
@@ -225,7 +225,7 @@ def read_in_two_rounds(encrypt: Encrypt) -> tuple[bool, list[int]]:
 
 def test_fresh_randomness_cannot_be_solved_for() -> None:
     """Ciphertexts of two sums give no ternary u, and nothing of a vector."""
-    ternary, vector = read_in_two_rounds(encrypted)
+    ternary, vector = read_in_two_rounds(encrypt)
     assert not ternary
     assert vector != PLAIN[0].tolist()
 

@@ -11,14 +11,14 @@ import pytest
 
 from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
 from fgl_secure.crypto.ckks import PublicKey, ReceiverKey
-from fgl_secure.crypto.cryptography import Purpose, RealCryptography
+from fgl_secure.crypto.cryptography import KeyPurpose, RealCryptography
 from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.scheme import BYTES
 from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
-from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrapped
+from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrap_key
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.error_codes import about
 from tests.protocols.ckks import flaws
@@ -68,7 +68,7 @@ def key_found(offer: Messages) -> ReceiverKey | None:
         return ReceiverKey.from_secret_file(sealed[4:][: int.from_bytes(sealed[:4])])
     for group in guesses(offer):
         with contextlib.suppress(ProtocolError):
-            return unwrapped(PLAN, CONTEXT, MAKER, group, sealed)
+            return unwrap_key(PLAN, CONTEXT, MAKER, group, sealed)
     return None
 
 
@@ -112,7 +112,7 @@ def openings(run: Sum) -> set[tuple[int, int]]:
     for reader, sealing in secrets.items():
         for addressee, box in zip(PARTIES, offer["boxes"][0], strict=True):
             for name in {reader, addressee} - {-1}:
-                key = CRYPTO.agree(sealing, CONTEXT, Purpose.PAIR, name, {MAKER: maker})[MAKER]
+                key = CRYPTO.agree(sealing, CONTEXT, KeyPurpose.PAIR, name, {MAKER: maker})[MAKER]
                 with contextlib.suppress(ProtocolError):
                     CRYPTO.unseal(key, CONTEXT, MAKER, name, box.tobytes(), KEY_BYTES)
                     found.add((reader, addressee))
@@ -151,14 +151,14 @@ def read_with_a_false_key(run: Sum) -> list[int]:
                 seen["key"] = decode(sent.data, SESSION)
             if sent.sender == PARTIES[1] and sent.phase is Phase.CIPHERTEXTS:
                 public = seen["key"]["sealing"][0].tobytes()
-                pair = CRYPTO.agree(FALSE, CONTEXT, Purpose.PAIR, last, {MAKER: public})[MAKER]
+                pair = CRYPTO.agree(FALSE, CONTEXT, KeyPurpose.PAIR, last, {MAKER: public})[MAKER]
                 box = seen["offer"]["boxes"][0, 2].tobytes()
                 group = CRYPTO.unseal(pair, CONTEXT, MAKER, last, box, KEY_BYTES).astype(np.uint8).tobytes()
-                key = unwrapped(PLAN, CONTEXT, MAKER, group, seen["offer"]["file"][0].tobytes())
+                key = unwrap_key(PLAN, CONTEXT, MAKER, group, seen["offer"]["file"][0].tobytes())
                 return [int(x) for x in key.decrypt(ciphertexts_of(decode(sent.data, SESSION), 0), 2)]
             if sent.receiver == last and sent.phase is Phase.SECRET_SHARES:
                 continue  # it would find that the box is not for it
-            run.machines[sent.receiver].take(decode(data, SESSION))
+            run.machines[sent.receiver].receive(decode(data, SESSION))
     raise AssertionError
 
 

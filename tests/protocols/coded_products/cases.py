@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product, ProductCollective
+from fgl_secure.protocols.coded_products import CodedProducts, OuterProduct, ProductCollective, ProductLayout
 from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Recording, Role
 from fgl_secure.runtime.channel import Loss
@@ -38,7 +38,9 @@ class Members:
         """One that records everything."""
         return Channel(self.directory, SimulationCoins(seed), Recording.everything(), loss)
 
-    def collective(self, scheme: CodedProducts, layout: Layout, channel: Channel | None = None) -> ProductCollective:
+    def collective(
+        self, scheme: CodedProducts, layout: ProductLayout, channel: Channel | None = None
+    ) -> ProductCollective:
         """Sums in one process."""
         return ProductCollective(scheme, self.topology, layout, channel or self.channel())
 
@@ -50,11 +52,11 @@ class Members:
         ]
 
 
-LAYOUT = Layout((Product(1, 5, 3, static=True), Product(2, 4, 2)))
+LAYOUT = ProductLayout((OuterProduct(1, 5, 3, static=True), OuterProduct(2, 4, 2)))
 """A first layer whose input rows stay, and a second one with two rows to a device."""
 
 
-def factors(seed: int, devices: int, layout: Layout = LAYOUT) -> tuple[list[Floats], list[Floats]]:
+def factors(seed: int, devices: int, layout: ProductLayout = LAYOUT) -> tuple[list[Floats], list[Floats]]:
     """Real factors for every product of a layout; static ones are the same whatever the seed."""
     rng, still = np.random.default_rng(seed), np.random.default_rng(1000)
     lefts = [(still if p.static else rng).normal(size=(p.terms, devices, p.height)) for p in layout.products]

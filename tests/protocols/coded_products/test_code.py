@@ -15,7 +15,7 @@ from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.algebra.residues import BELOW_2_8, ROWS, residues
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FieldRangeError, InputError, TooManyErrors
-from fgl_secure.protocols.coded_products import Layout, Product, ProductCode
+from fgl_secure.protocols.coded_products import OuterProduct, ProductCode, ProductLayout
 from fgl_secure.protocols.coded_products.code import relay_products, silo_decode, with_zero, zero_sets, zero_weights
 from fgl_secure.protocols.coded_products.encoding import EXACT
 from fgl_secure.protocols.coded_products.scheme import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
@@ -153,7 +153,7 @@ def test_as_many_primes_are_taken_as_sums_ask_for() -> None:
 
 def test_layouts_lay_static_numbers_first() -> None:
     """What a device shares, and the factors that a relay makes of it."""
-    layout = Layout((Product(2, 3, 1), Product(1, 2, 2, static=True)))
+    layout = ProductLayout((OuterProduct(2, 3, 1), OuterProduct(1, 2, 2, static=True)))
     assert (layout.static, layout.fresh, layout.entries, layout.terms) == (2, 8 + 2, 3 + 4, 2)
     lefts = [np.arange(24).reshape(2, 4, 3), np.arange(100, 108).reshape(1, 4, 2)]
     rights = [np.arange(200, 208).reshape(2, 4, 1), np.arange(300, 308).reshape(1, 4, 2)]
@@ -180,25 +180,25 @@ def test_layouts_lay_static_numbers_first() -> None:
 def test_rows_of_few_bits_take_fewer_primes_and_no_other_right_rows() -> None:
     """Bags of words need no bits behind the point: sums are a thousandth, and stand for the same numbers."""
     code = ProductCode.for_sums(left=LARGEST_LEFT, right=LARGEST_RIGHT, terms=600, product=LARGEST_PRODUCT)
-    rows, others = Product(1, 3, 2, static=True), Product(1, 2, 2)
+    rows, others = OuterProduct(1, 3, 2, static=True), OuterProduct(1, 2, 2)
     words, pixels, fine = (replace(rows, left_bits=bits) for bits in (0, 4, 16))
     assert [len(code.of(each).fields) for each in (rows, words, pixels, fine, others)] == [6, 4, 5, 6, 6]
     assert [code.of(each).fraction_bits for each in (rows, words, pixels, fine)] == [20, 10, 14, 20]
     assert code.of(words).right == code.right
     assert 2**10 * code.of(words).largest == code.largest
-    fields, static = code.fields_for(Layout((others, words, pixels)))
+    fields, static = code.fields_for(ProductLayout((others, words, pixels)))
     assert (fields, static) == (code.fields, 5)
     with pytest.raises(FieldRangeError, check=about("primes")):
         _ = replace(code, primes=BELOW_2_8[:2]).fields
-    assert code.fields_for(Layout((words,))) == (code.of(words).fields, 4)
-    assert code.fields_for(Layout((others,))) == (code.fields, 0)
+    assert code.fields_for(ProductLayout((words,))) == (code.of(words).fields, 4)
+    assert code.fields_for(ProductLayout((others,))) == (code.fields, 0)
 
 
 @pytest.mark.parametrize("batch", [(), (2,)])
 @pytest.mark.parametrize("R", [3, 5])
 def test_static_entries_of_fewer_fields_are_decoded_beside_the_rest(batch: tuple[int, ...], R: int) -> None:
     """From the first two of four fields, also where a liar is corrected in a field that has fresh entries alone."""
-    layout = Layout((Product(1, 2, 1), Product(1, 3, 2, static=True)))
+    layout = ProductLayout((OuterProduct(1, 2, 1), OuterProduct(1, 3, 2, static=True)))
     fields, rng = [PrimeField(p) for p in BELOW_2_8[:4]], np.random.default_rng(0)
     rows = [rng.integers(-9, 10, (*batch, 5, width)) for width in (layout.static, layout.fresh)]
     static, fresh = (residues(fields[:count], each) for count, each in zip((2, 4), rows, strict=True))
@@ -220,7 +220,7 @@ def test_static_entries_of_fewer_fields_are_decoded_beside_the_rest(batch: tuple
 @pytest.mark.parametrize("rows", [ROWS, ROWS + 1, ROWS + 7000])
 def test_sums_of_more_rows_than_32_bits_hold_do_not_wrap(rows: int) -> None:
     """All remainders the largest, over as many rows as are multiplied at a time and more; masks are added to all."""
-    field, layout = PrimeField(BELOW_2_8[0]), Layout((Product(1, 2, 2, static=True),))
+    field, layout = PrimeField(BELOW_2_8[0]), ProductLayout((OuterProduct(1, 2, 2, static=True),))
     half = field.modulus // 2
     largest = np.full((rows, 2), half, dtype=np.int8)
     (found,) = relay_products(layout, (largest,), (largest,))

@@ -16,16 +16,16 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.coded_products import (
     CodedProducts,
-    Layout,
-    Parts,
-    Product,
+    FactorParts,
+    OuterProduct,
     ProductCollective,
+    ProductLayout,
     relays,
 )
 from fgl_secure.protocols.coded_products.encoding import Encoded
-from fgl_secure.protocols.coded_products.parties import Devices
+from fgl_secure.protocols.coded_products.parties import ProductDevices
 from fgl_secure.protocols.coded_products.plan import LARGEST_BATCH
-from fgl_secure.protocols.coded_products.relays import Relays, Standing
+from fgl_secure.protocols.coded_products.relays import ProductRelays, RelayState
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Topology
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Role, Secret, Step, encode, simulate
@@ -61,7 +61,7 @@ def test_sums_are_those_of_integers(scheme: CodedProducts, seed: int, data: st.D
     case, rng = Members.of(where, scheme.R, silos), np.random.default_rng(seed)
     sizes, flags = st.integers(1, 4), st.booleans()
     shapes = data.draw(st.lists(st.tuples(sizes, sizes, sizes, flags), min_size=1, max_size=3))
-    layout = Layout(tuple(Product(*shape) for shape in shapes))
+    layout = ProductLayout(tuple(OuterProduct(*shape) for shape in shapes))
     sums = case.collective(scheme, layout)
     code = sums.code
     most = rng.integers(1, code.left.largest, (len(where), 1), endpoint=True)
@@ -83,7 +83,7 @@ def test_a_device_sends_both_rows_and_not_their_product(bits: int | None, primes
     case = Members.of(WHERE, 3)
     channel = case.channel()
     sums = case.collective(
-        CodedProducts(k_min=1), Layout((Product(1, 1433, 64, static=True, left_bits=bits),)), channel
+        CodedProducts(k_min=1), ProductLayout((OuterProduct(1, 1433, 64, static=True, left_bits=bits),)), channel
     )
     rng = np.random.default_rng(0)
     left = rng.normal(size=(1, 8, 1433)) if bits is None else rng.integers(0, 2, (1, 8, 1433)).astype(float)
@@ -109,7 +109,7 @@ def test_what_is_expanded_anew_is_what_is_kept(scheme: CodedProducts, monkeypatc
             assert close(found, case, given_now)
             kept.append(found)
             assert all(np.array_equal(*each) for each in zip(apart.sum(given_now, Step(number)), found, strict=True))
-        (machine,) = (each for each in one._machines if isinstance(each, Relays))
+        (machine,) = (each for each in one._machines if isinstance(each, ProductRelays))
         anew = [relay.once is not None and not relay.once.values for relay in machine._relays]
         assert anew == [most_kept == 0 and place < scheme.T for place in range(scheme.R)]
         assert all(relay.fresh is None for relay in machine._relays)
@@ -123,9 +123,9 @@ def test_factors_in_parts_are_those_of_the_whole() -> None:
     order = np.random.default_rng(0).permutation(len(WHERE))
     place = np.argsort(order)
 
-    def in_parts(factor: NDArray[Any]) -> Parts:
+    def in_parts(factor: NDArray[Any]) -> FactorParts:
         stood = factor[:, place]
-        return Parts((stood[:, :3], stood[:, 3:3], stood[:, 3:]), order)
+        return FactorParts((stood[:, :3], stood[:, 3:3], stood[:, 3:]), order)
 
     channel = case.channel()
     sums, parts = (
@@ -169,7 +169,7 @@ def test_factors_in_parts_are_those_of_the_whole() -> None:
 def test_parts_that_are_no_factor_are_refused(shapes: list[tuple[int, ...]], order: Any, what: str) -> None:
     """Before anything is encoded: rows that are missing would be whatever was in memory."""
     with pytest.raises(InputError, check=about(what)):
-        Parts([np.zeros(shape) for shape in shapes], order)
+        FactorParts([np.zeros(shape) for shape in shapes], order)
 
 
 class Processes:
@@ -350,7 +350,7 @@ def test_no_answer_is_a_sum_of_products_alone(bits: int | None) -> None:
     So they do in every field, also in those that hold no products of static rows.
     """
     first, *others = LAYOUT.products
-    layout = Layout((replace(first, left_bits=bits), *others))
+    layout = ProductLayout((replace(first, left_bits=bits), *others))
     lefts, rights = factors(0, len(WHERE))
     given_now, case = ([np.rint(lefts[0]), *lefts[1:]], rights), Members.of(WHERE, 3)
     channel = case.channel()
@@ -368,12 +368,12 @@ def test_no_answer_is_a_sum_of_products_alone(bits: int | None) -> None:
             assert same.mean() < 0.3
 
 
-class Noted(Relays):
+class Noted(ProductRelays):
     """Relays whose shares of zero are noted, by step."""
 
     found: dict[tuple[int, int, int], list[Ids]]
 
-    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
+    def zeros(self, relay: RelayState, group: int, digest: Ids) -> Streams:
         streams = super().zeros(relay, group, digest)
         at = self.now.round, relay.place, group
         kept = self.__dict__.setdefault("found", {})
@@ -435,7 +435,7 @@ def test_relays_that_count_others_draw_other_shares_of_zero() -> None:
     assert len(set(names)) == len(names)
 
 
-class Masked(Devices):
+class Masked(ProductDevices):
     """Devices that share zeros, so that what they send are the masks, weighted."""
 
     def begin(self, step: Step, rows: NDArray[Any] | Encoded | None = None) -> None:
@@ -500,7 +500,7 @@ def test_refusals_say_what_is_wrong() -> None:
 @pytest.mark.parametrize("where_static", [True, False])
 def test_products_of_two_entries_of_a_device_are_bounded(where_static: bool) -> None:
     """In whichever step the second one comes, for each device by itself, in numbers and in units; nothing is sent."""
-    layout = Layout((Product(2, 3, 2, static=where_static),))
+    layout = ProductLayout((OuterProduct(2, 3, 2, static=where_static),))
     case, left, right = Members.of(WHERE, 3), np.ones((2, 8, 3)), np.ones((2, 8, 2))
     channel = case.channel()
     sums = case.collective(CodedProducts(k_min=1, product=64.0), layout, channel)
@@ -529,10 +529,10 @@ def test_products_of_two_entries_of_a_device_are_bounded(where_static: bool) -> 
 
 def test_each_product_is_bounded_where_parts_are_in_another_order() -> None:
     """The large left row and the large right row are of one device, wherever they stand in their parts."""
-    layout, order = Layout((Product(1, 1, 1),)), np.array([3, 0, 1, 2])
+    layout, order = ProductLayout((OuterProduct(1, 1, 1),)), np.array([3, 0, 1, 2])
     sums = Members.of([0] * 4, 3).collective(CodedProducts(k_min=1, product=64.0), layout)
     left, right = np.array([64.0, 1, 1, 1]).reshape(1, 4, 1), np.array([32.0, 1, 1, 1]).reshape(1, 4, 1)
-    parts = Parts((left[:, 1:3], left[:, 3:], left[:, :1]), order)
+    parts = FactorParts((left[:, 1:3], left[:, 3:], left[:, :1]), order)
     with pytest.raises(FieldRangeError, check=about("an entry of a device's left row times one of its right row")):
         sums.sum([parts], [right], Step(0))
     (found,) = sums.sum([parts], [right[:, [1, 0, 2, 3]]], Step(0))
@@ -579,19 +579,19 @@ def changed(messages: Messages, **fields: Any) -> Messages:
     return replace(messages, fields={**messages.fields, **fields})
 
 
-class Overheard(Relays):
+class Overheard(ProductRelays):
     """Relays that are given changed messages before the genuine ones, and must refuse all of them as they were."""
 
     refused: list[str]
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         for other in wrong(messages):
             before = named_to_bytes(self.state())
             with pytest.raises((MalformedMessageError, StaleMessageError)) as error:
-                super().take(other)
+                super().receive(other)
             self.__dict__.setdefault("refused", []).append(str(error.value))
             assert named_to_bytes(self.state()) == before
-        super().take(messages)
+        super().receive(messages)
 
 
 def wrong(messages: Messages) -> Iterable[Messages]:

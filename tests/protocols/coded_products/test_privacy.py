@@ -10,12 +10,12 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import TapeCoins
-from fgl_secure.protocols.coded_products import CodedProducts, Layout, Product
+from fgl_secure.protocols.coded_products import CodedProducts, OuterProduct, ProductLayout
 from fgl_secure.protocols.coded_products.cryptography import IdealProductCryptography
 from fgl_secure.runtime import Channel, MessageBatch, Party, Phase, Role, Step
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import Protocol, assert_exactly_private, assert_statistically_private
-from fgl_secure.testing.arms import Arm, aligned
+from fgl_secure.testing.arms import Arm, align_views
 from fgl_secure.testing.protocol import Inputs
 from tests.power import sampled_by_entries, seeing
 from tests.protocols.coded_products import twins
@@ -42,7 +42,7 @@ def enumerable(scheme: CodedProducts, devices: int = 1, steps: int = 1, *, stati
     Where the left number is static, that of the first step is taken.
     """
     case = Members.of([1] * devices, scheme.R)
-    layout = Layout((Product(1, 1, 1, static=static),))
+    layout = ProductLayout((OuterProduct(1, 1, 1, static=static),))
 
     def run(inputs: Inputs, channel: Channel) -> None:
         sums = case.collective(scheme, layout, channel)
@@ -75,7 +75,7 @@ def distances(
     """That of any two of some inputs, each of which is played on all tapes once."""
     arms = [Arm(protocol, values, coalition).on_all_tapes() for values in some]
     for (one, a), (other, b) in itertools.combinations(zip(some, arms, strict=True), 2):
-        views = aligned(a, b, protocol.parties)
+        views = align_views(a, b, protocol.parties)
         yield one, other, compare_exactly(views.a, views.b).total_variation
 
 
@@ -136,10 +136,10 @@ def test_all_tapes_give_the_product() -> None:
     """Whatever the coins, the silo's sum is right: the enumeration runs the scheme and not a model of it."""
     case = Members.of([1, 1], 3)
     coins = TapeCoins(5, 7)
-    sums = case.collective(small(), Layout((Product(1, 1, 1),)), Channel(case.directory, coins))
+    sums = case.collective(small(), ProductLayout((OuterProduct(1, 1, 1),)), Channel(case.directory, coins))
     left, right = np.array([[[1], [1]]]), np.array([[[1], [1]]])
     found = sums.sum_units([left], [right], Step(0))
-    assert coins.unused == 0
+    assert coins.unused_coins == 0
     assert found.shape == (5**7, 2, 1)
     assert (found[:, :, 0] == [0, 2]).all()
 
@@ -217,7 +217,7 @@ def produced(scheme: CodedProducts) -> Protocol:
     case = Members.of([1, 1], scheme.R)
 
     def run(values: Inputs, channel: Channel) -> None:
-        layout = Layout((Product(1, values.shape[-1], 1),))
+        layout = ProductLayout((OuterProduct(1, values.shape[-1], 1),))
         sums = case.collective(scheme, layout, channel)
         for step in range(2):
             sums.sum([values[None, :, step].astype(np.float64)], [np.ones((1, 2, 1))], Step(step))

@@ -11,7 +11,7 @@ from fgl_secure.algebra.residues import Residues, Words, residues
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.coded_products.code import zero_sets
 from fgl_secure.protocols.coded_products.cryptography import IdealProductCryptography, RealProductCryptography
-from fgl_secure.protocols.coded_products.relays import Relays, Standing
+from fgl_secure.protocols.coded_products.relays import ProductRelays, RelayState
 from fgl_secure.protocols.relay_coded.cryptography import Keys
 from fgl_secure.runtime import Draws, Step
 from fgl_secure.typing import Ids, Integers
@@ -25,35 +25,35 @@ def under(cryptography: type[Any]) -> Twin:
     return lambda scheme: replace(scheme, product_cryptography=cryptography)
 
 
-def with_relays(relays: type[Relays]) -> Twin:
+def with_relays(relays: type[ProductRelays]) -> Twin:
     """The scheme with other relays."""
     return lambda scheme: replace(scheme, product_roles=replace(scheme.product_roles, relays=relays))
 
 
-class NoZero(Relays):
+class NoZero(ProductRelays):
     """Relays that add no share of zero to what they multiply."""
 
-    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
+    def zeros(self, relay: RelayState, group: int, digest: Ids) -> Streams:
         super().zeros(relay, group, digest)
         return []
 
 
-class LowZero(Relays):
+class LowZero(ProductRelays):
     """Shares of zero on polynomials of degree T, where products are of degree 2 T."""
 
-    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
+    def zeros(self, relay: RelayState, group: int, digest: Ids) -> Streams:
         plan = self._plan
         members = plan.relays[list(zero_sets(plan.T, plan.R)[0])]
         count = plan.layout.entries
         (streams,) = self._crypto.streams(self._draws, self._set_keys[:1], [members], self.now, group, digest, count)
         return [(self.power(relay, number + 1), stream) for number, stream in enumerate(streams)]
 
-    def power(self, relay: Standing, degree: int) -> Integers:
+    def power(self, relay: RelayState, degree: int) -> Integers:
         """Of the relay's point, in each field."""
         return np.array([pow(relay.place + 1, degree, field.modulus) for field in self._plan.fields])
 
 
-class UniformZero(Relays):
+class UniformZero(ProductRelays):
     """No flaw: shares of zero as an ideal functionality draws them, 2 T coins an entry where sets of relays draw more.
 
     What tests of the code prove is that to any T relays the streams of sets look like this.
@@ -61,7 +61,7 @@ class UniformZero(Relays):
 
     _drawn: dict[Any, list[Words]]
 
-    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:  # noqa: ARG002  # all hold the same
+    def zeros(self, relay: RelayState, group: int, digest: Ids) -> Streams:  # noqa: ARG002  # all hold the same
         plan, kept, name = self._plan, self.__dict__.setdefault("_drawn", {}), (self.now, group)
         if name not in kept:
             shape, product = (plan.layout.entries,), math.prod(field.modulus for field in plan.fields)
@@ -112,7 +112,7 @@ class MasksKept(IdealProductCryptography):
 class ZeroKept(UniformZero):
     """Shares of zero that are those of the first step in all later ones."""
 
-    def zeros(self, relay: Standing, group: int, digest: Ids) -> Streams:
+    def zeros(self, relay: RelayState, group: int, digest: Ids) -> Streams:
         step, self._step = self._step, Step(0)
         try:
             return super().zeros(relay, group, digest)
@@ -127,7 +127,7 @@ class NoRoundInMasks(RealProductCryptography):
         return super().nonce(replace(step, round=0), once=once)
 
 
-class SmallSumsAnswered(Relays):
+class SmallSumsAnswered(ProductRelays):
     """Relays that answer for any number of devices."""
 
     def __init__(self, *arguments: Any) -> None:
@@ -135,11 +135,11 @@ class SmallSumsAnswered(Relays):
         object.__setattr__(self, "_plan", replace(self._plan, k_min=1))
 
 
-def lying(*places: int) -> type[Relays]:
+def lying(*places: int) -> type[ProductRelays]:
     """Relays of which some add one to the first entry of what they answer."""
 
-    class Lying(Relays):
-        def _product(self, relay: Standing, group: int, rows: Ids, digest: Ids) -> Residues:
+    class Lying(ProductRelays):
+        def _product(self, relay: RelayState, group: int, rows: Ids, digest: Ids) -> Residues:
             found = super()._product(relay, group, rows, digest)
             if relay.place in places:
                 for field, each in zip(self._plan.fields, found, strict=True):

@@ -14,14 +14,14 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.cryptography import Context, Cryptography, Purpose, RealCryptography
+from fgl_secure.crypto.cryptography import Context, Cryptography, KeyPurpose, RealCryptography
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.streams import KEY_BYTES, Ring
+from fgl_secure.crypto.streams import KEY_BYTES, ModularRing
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.lightsecagg.clients import Clients
+from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
 from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.protocols.stepwise import step_bytes
@@ -79,8 +79,8 @@ class Setting:
     length: int = 2
     modulus: int = 101
     bound: int = 2
-    clients: type[Clients] = Clients
-    cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = IdealCryptography
+    clients: type[LightSecAggClients] = LightSecAggClients
+    cryptography: Callable[[Draws, int, KeyAgreement, ModularRing], Cryptography] = IdealCryptography
 
     def protocol(self) -> Protocol:
         """The scheme as a protocol under test; inputs [N, steps, d]. Where the server lies it may stop."""
@@ -320,7 +320,7 @@ def test_the_proof_rejects_the_flaw(name: str) -> None:
 
 @pytest.mark.parametrize("flaw", [twins.MaskAddedTwice, twins.CodesForStrangers])
 @pytest.mark.parametrize("cryptography", [RealCryptography, IdealCryptography])
-def test_masks_that_are_not_those_coded_show_in_the_sum(flaw: type[Clients], cryptography: Any) -> None:
+def test_masks_that_are_not_those_coded_show_in_the_sum(flaw: type[LightSecAggClients], cryptography: Any) -> None:
     """With a mask added twice, or codes of others in the sums, the sum is wrong and refused; as it is it is right."""
     directory, topology = directory_of(4), topology_of(4, length=1, bound=9)
     rows = np.array([[1], [2], [-3], [4]])
@@ -328,12 +328,12 @@ def test_masks_that_are_not_those_coded_show_in_the_sum(flaw: type[Clients], cry
     def lost(phase: Phase, _: Step, senders: Ints, __: Ints) -> NDArray[np.bool_]:
         return np.asarray((phase is not Phase.MASKED_VECTORS) | (senders != topology.senders[3]))
 
-    def total(clients: type[Clients]) -> list[int]:
+    def total(clients: type[LightSecAggClients]) -> list[int]:
         channel = Channel(directory, SimulationCoins(3), loss=lost)
         scheme = LightSecAgg(cryptography=cryptography, clients=clients)
         return [int(x) for x in Collective(scheme, topology, channel).sum(rows, NOW)[0]]
 
-    assert total(Clients) == [0]
+    assert total(LightSecAggClients) == [0]
     with pytest.raises(ProtocolError, check=about("sum of 3 vectors")):
         total(flaw)
 
@@ -373,7 +373,8 @@ def test_the_view_is_simulated_from_the_sum() -> None:
 
 
 def real(
-    steps: tuple[Step, ...], cryptography: Callable[[Draws, int, KeyAgreement, Ring], Cryptography] = RealCryptography
+    steps: tuple[Step, ...],
+    cryptography: Callable[[Draws, int, KeyAgreement, ModularRing], Cryptography] = RealCryptography,
 ) -> Protocol:
     """The scheme as it is run, between two senders: vectors under masks, and sums of coded masks."""
 
@@ -403,7 +404,7 @@ def mask_of(seed: bytes, session: bytes = b"session", step: Step = NOW, client: 
     """What the mask of a seed begins with."""
     crypto = RealCryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
     context = Context(LABEL, session, step_bytes(step))
-    return crypto.elements(crypto.stretched(seed, context, Purpose.SELF_MASK, client), 4).tobytes()
+    return crypto.elements(crypto.derive_key(seed, context, KeyPurpose.SELF_MASK, client), 4).tobytes()
 
 
 def test_no_mask_serves_twice() -> None:

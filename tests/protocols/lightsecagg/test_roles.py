@@ -230,8 +230,8 @@ def test_vectors_are_forgotten_when_they_are_sent_and_secrets_do_not_show() -> N
     assert clients.state()["secrets"].any()
     for _ in range(6):
         for machine in machines:
-            for messages in list(machine.turn()):
-                (clients if messages.senders[0] == LEADER else machines[0]).take(messages)
+            for messages in list(machine.step()):
+                (clients if messages.senders[0] == LEADER else machines[0]).receive(messages)
         if channel.transcript.messages:
             break
     assert not clients.state()["rows"].size

@@ -104,7 +104,7 @@ def test_any_sums_of_codes_decode_to_the_sum_of_masks(holders: tuple[int, ...]) 
     """Whichever U clients answer, in whatever order, three masks of a length that parts do not divide come out."""
     masks, pieces = zip(*map(coded, range(3)), strict=True)
     assert CODE.width == 3
-    sums = np.stack([np.asarray(CODE.added(np.stack([piece[v] for piece in pieces]))) for v in holders])
+    sums = np.stack([np.asarray(CODE.add_coded(np.stack([piece[v] for piece in pieces]))) for v in holders])
     found, faulty = CODE.recover(sums, holders, SimulationCoins(9))
     assert found.tolist() == (sum(masks) % 101).tolist()
     assert faulty == ()

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose, RealCryptography
+from fgl_secure.crypto.cryptography import Context, Elements, KeyPurpose, Mask, RealCryptography
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.protocols.lightsecagg.clients import Clients
+from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Flags
 
 Array = NDArray[Any]
 
 
-class OneMaskForAllSteps(Clients):
+class OneMaskForAllSteps(LightSecAggClients):
     """Masks of the first step serve for all; noise is fresh."""
 
     def _mask_key(self, at: int, seed: bytes, context: Context) -> bytes:
@@ -24,7 +24,7 @@ class OneMaskForAllSteps(Clients):
         return kept.setdefault(at, super()._mask_key(at, seed, context))
 
 
-class OneMaskForTwo(Clients):
+class OneMaskForTwo(LightSecAggClients):
     """The second and the third sender mask with the same mask."""
 
     def _mask_key(self, at: int, seed: bytes, context: Context) -> bytes:
@@ -33,7 +33,7 @@ class OneMaskForTwo(Clients):
         return self._of_the_second if at in (1, 2) else super()._mask_key(at, seed, context)
 
 
-class OneNoiseForAll(Clients):
+class OneNoiseForAll(LightSecAggClients):
     """All senders of a step code with the same noise."""
 
     _first: bytes = b""
@@ -43,26 +43,26 @@ class OneNoiseForAll(Clients):
         return super()._noise(self._first)
 
 
-class NoNoise(Clients):
+class NoNoise(LightSecAggClients):
     """T is 0 in effect: parts of the mask alone are coded."""
 
     def _noise(self, key: bytes) -> Elements:
         return 0 * super()._noise(key)
 
 
-class CodesToTheFirstToo(Clients):
+class CodesToTheFirstToo(LightSecAggClients):
     """The first sender is also sent the coded masks that are for the last."""
 
-    def _shared(self, which: Any, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
-        for messages in super()._shared(which, secrets, context, step):
+    def _share_masks(self, which: Any, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
+        for messages in super()._share_masks(which, secrets, context, step):
             yield messages
             at = int(np.flatnonzero(self.parties == messages.senders[0])[0])
-            code = self._coded(at, secrets[np.flatnonzero(which == at)[0]], context)[..., -1:, :]
+            code = self._encode_mask(at, secrets[np.flatnonzero(which == at)[0]], context)[..., -1:, :]
             ends = messages.senders, self.parties[:1]
             yield Messages(Phase.SECRET_SHARES, step, *ends, {"code": code}, self._tape_axes)
 
 
-class MaskAddedTwice(Clients):
+class MaskAddedTwice(LightSecAggClients):
     """The first sender adds its mask to its vector twice."""
 
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
@@ -70,14 +70,14 @@ class MaskAddedTwice(Clients):
         return ([masks[0], *masks], [1, *signs]) if at == 0 else (masks, signs)
 
 
-class VotesNotCounted(Clients):
+class VotesNotCounted(LightSecAggClients):
     """Whatever roster a sender is told it opens."""
 
     def _alike(self, at: int, cast: Flags, votes: Array, context: Context) -> int:
         return super()._alike(at, cast, votes, context) + self.terms.n
 
 
-class OneVotesForEverything(Clients):
+class OneVotesForEverything(LightSecAggClients):
     """One of the senders, who is not asked itself, votes for every roster."""
 
     def _alike(self, at: int, cast: Flags, votes: Array, context: Context) -> int:
@@ -91,27 +91,27 @@ class AnyRosterIsOpened(VotesNotCounted):
         """Checks nothing."""
 
 
-class CodesForStrangers(Clients):
+class CodesForStrangers(LightSecAggClients):
     """Sums of coded masks have the codes of everybody who shared, and not of the roster."""
 
-    def _opened(self, at: int) -> Elements:
+    def _sum_coded(self, at: int) -> Elements:
         return np.compress(self._holds[at], self._held[..., at, :, :], axis=-2)
 
 
 class NoMask(IdealCryptography):
     """Masks are zero."""
 
-    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
-        drawn = super()._drawn(purpose, owners, count, step)
-        return 0 * drawn if purpose is Purpose.SELF_MASK else drawn
+    def _draw_mask(self, purpose: KeyPurpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        drawn = super()._draw_mask(purpose, owners, count, step)
+        return 0 * drawn if purpose is KeyPurpose.SELF_MASK else drawn
 
 
 class ThreeBits(IdealCryptography):
     """Masks are words of three bits modulo p."""
 
-    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
-        if purpose is not Purpose.SELF_MASK:
-            return super()._drawn(purpose, owners, count, step)
+    def _draw_mask(self, purpose: KeyPurpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        if purpose is not KeyPurpose.SELF_MASK:
+            return super()._draw_mask(purpose, owners, count, step)
         words = self._source.draw(purpose.words, np.array(owners), 2**3, (count,), step)
         return words[..., 0, :] % self.modulus
 
@@ -126,5 +126,5 @@ class SeedsKeptOverSteps(RealCryptography):
             self._kept = super().fresh(owners, count, step)
         return self._kept
 
-    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
-        return super().stretched(secret, replace(context, when=bytes(16)), purpose, owner)
+    def derive_key(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int) -> bytes:
+        return super().derive_key(secret, replace(context, when=bytes(16)), purpose, owner)

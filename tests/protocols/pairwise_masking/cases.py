@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Channel, Party, Phase, Role, Step, simulate
 from fgl_secure.testing import Protocol
 from fgl_secure.testing.protocol import Inputs
-from tests.protocols.secagg.rounds import NEVER, STAGES, directory_of, topology_of
 from tests.protocols.pairwise_masking.flaws import KeepsItsVectors
+from tests.protocols.secagg.rounds import NEVER, STAGES, directory_of, topology_of
 
 Ints = NDArray[np.int64]
 

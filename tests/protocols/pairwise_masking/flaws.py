@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Context, Elements, Mask, Purpose, RealCryptography, Source
+from fgl_secure.crypto.cryptography import Context, Elements, KeyPurpose, Mask, RealCryptography, Source
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
 from fgl_secure.runtime import Messages, Phase
 from fgl_secure.typing import Bytes, Ids
 
@@ -20,11 +20,11 @@ class SameMasksInEveryStep(IdealCryptography):
 
     def __init__(self, source: Source, modulus: int, *rest: Any) -> None:
         super().__init__(source, modulus, *rest)
-        self._kept: dict[tuple[Purpose, tuple[int, ...]], Elements] = {}
+        self._kept: dict[tuple[KeyPurpose, tuple[int, ...]], Elements] = {}
 
-    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
-        if (purpose, owners) not in self._kept or purpose is Purpose.SHARING:
-            self._kept[purpose, owners] = super()._drawn(purpose, owners, count, step)
+    def _draw_mask(self, purpose: KeyPurpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        if (purpose, owners) not in self._kept or purpose is KeyPurpose.SHARING:
+            self._kept[purpose, owners] = super()._draw_mask(purpose, owners, count, step)
         return self._kept[purpose, owners]
 
 
@@ -35,11 +35,11 @@ class OneMaskForAllPairs(IdealCryptography):
         super().__init__(source, modulus, *rest)
         self._kept: list[Elements] = []
 
-    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
-        if purpose is not Purpose.PAIR_MASK:
-            return super()._drawn(purpose, owners, count, step)
+    def _draw_mask(self, purpose: KeyPurpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        if purpose is not KeyPurpose.PAIR_MASK:
+            return super()._draw_mask(purpose, owners, count, step)
         if not self._kept:
-            self._kept.append(super()._drawn(purpose, owners, count, step))
+            self._kept.append(super()._draw_mask(purpose, owners, count, step))
         return self._kept[0]
 
 
@@ -53,21 +53,21 @@ class Without(IdealCryptography):
         purpose: the one.
     """
 
-    def __init__(self, source: Source, modulus: int, *rest: Any, purpose: Purpose) -> None:
+    def __init__(self, source: Source, modulus: int, *rest: Any, purpose: KeyPurpose) -> None:
         super().__init__(source, modulus, *rest)
         self._purpose = purpose
 
-    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
-        values = super()._drawn(purpose, owners, count, step)
+    def _draw_mask(self, purpose: KeyPurpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        values = super()._draw_mask(purpose, owners, count, step)
         return np.zeros_like(values) if purpose is self._purpose else values
 
 
 class RemaindersOfThreeBits(IdealCryptography):
     """Pair masks are words of three bits modulo p."""
 
-    def _drawn(self, purpose: Purpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
-        if purpose is not Purpose.PAIR_MASK:
-            return super()._drawn(purpose, owners, count, step)
+    def _draw_mask(self, purpose: KeyPurpose, owners: tuple[int, ...], count: int, step: Any) -> Elements:
+        if purpose is not KeyPurpose.PAIR_MASK:
+            return super()._draw_mask(purpose, owners, count, step)
         words = self._source.draw(purpose.words, np.array(owners[:1]), 8, (count,), step) % self.modulus
         self._source.note_learnt(purpose.words, np.array(owners[1:]), words, step)
         return words[..., 0, :]
@@ -97,20 +97,20 @@ class SeedsKeptOverSteps(RealCryptography):
             self._kept[key] = super().fresh(owners, count, step)
         return self._kept[key]
 
-    def stretched(self, secret: bytes, context: Context, purpose: Purpose, owner: int) -> bytes:
+    def derive_key(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int) -> bytes:
         """Of no step."""
-        return super().stretched(secret, replace(context, when=bytes(16)), purpose, owner)
+        return super().derive_key(secret, replace(context, when=bytes(16)), purpose, owner)
 
     def agree(self, secret: bytes, context: Context, *rest: Any, **more: Any) -> dict[int, bytes]:
         """Of no step."""
         return super().agree(secret, replace(context, when=bytes(16)), *rest, **more)
 
-    def wrapped(self, secret: bytes, context: Context, *rest: Any) -> dict[int, bytes]:
+    def wrap_keys(self, secret: bytes, context: Context, *rest: Any) -> dict[int, bytes]:
         """Of no step."""
-        return super().wrapped(secret, replace(context, when=bytes(16)), *rest)
+        return super().wrap_keys(secret, replace(context, when=bytes(16)), *rest)
 
 
-class WrongSign(Clients):
+class WrongSign(MaskingClients):
     """Both ends of a pair add their mask."""
 
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
@@ -118,7 +118,7 @@ class WrongSign(Clients):
         return masks, [1] * len(signs)
 
 
-class MaskAddedTwice(Clients):
+class MaskAddedTwice(MaskingClients):
     """The first client adds its last mask twice."""
 
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
@@ -126,7 +126,7 @@ class MaskAddedTwice(Clients):
         return (masks + masks[-1:], signs + signs[-1:]) if self._places[at] == 0 else (masks, signs)
 
 
-class NoOwnMask(Clients):
+class NoOwnMask(MaskingClients):
     """Vectors are under pairwise masks alone."""
 
     def _masks(self, at: int, context: Context) -> tuple[list[Mask], list[int]]:
@@ -134,39 +134,39 @@ class NoOwnMask(Clients):
         return masks[1:], signs[1:]
 
 
-class AnyRosterWillDo(Clients):
+class AnyRosterWillDo(MaskingClients):
     """Requests are not checked."""
 
     def _check_asked(self, asked: Array, own: int, told: Array, adjacent: Array) -> None:
         pass
 
 
-class VotesAreNotCompared(Clients):
+class VotesAreNotCompared(MaskingClients):
     """Every vote counts, whatever it is for."""
 
     def _alike(self, at: int, cast: Array, *_: Any) -> int:  # noqa: ARG002  # of no use
         return int(cast.sum())
 
 
-class AnyDrawWillDo(Clients):
+class AnyDrawWillDo(MaskingClients):
     """A graph is taken that was drawn from something else than what clients committed to."""
 
     def _check_draw(self, *_: Any) -> None:
         pass
 
 
-class SignaturesAreNotChecked(Clients):
+class SignaturesAreNotChecked(MaskingClients):
     """Keys are taken from whoever has them to offer."""
 
     def _check_signatures(self, *_: Any) -> None:
         pass
 
 
-class KeepsItsVectors(Clients):
+class KeepsItsVectors(MaskingClients):
     """Honest, but for tests: what it sends in the stage of vectors is kept, to come late."""
 
-    def turn(self) -> list[Messages]:
+    def step(self) -> list[Messages]:
         """Keeps vectors."""
-        out = list(super().turn())
+        out = list(super().step())
         self.late = [batch for batch in out if batch.phase is Phase.MASKED_VECTORS] or getattr(self, "late", [])
         return out

@@ -8,15 +8,15 @@ import pytest
 
 from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError, TooFewClientsError
-from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.drawing import Draw, digest_of_keys, pledge_of
+from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
+from fgl_secure.protocols.pairwise_masking.drawing import GraphSeed, digest_of_keys, pledge_of
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Phase, decode
 from tests.error_codes import about
-from tests.protocols.secagg.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import Wire, total_of
+from tests.protocols.secagg.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
 
 Fields = dict[str, Any]
 
@@ -36,7 +36,7 @@ def refused(phase: Phase, lies: Callable[[Fields, int], Iterator[Fields]], match
             fields = {name: value[0].copy() for name, value in decode(sent.data, SESSION).fields.items()}
             for lie in lies(fields, sent.receiver - 1):
                 with pytest.raises(ProtocolError, match=match):
-                    run.machines[sent.receiver].take(decode(with_fields(sent, lie), SESSION))
+                    run.machines[sent.receiver].receive(decode(with_fields(sent, lie), SESSION))
                 told += 1
         run.hand(sent)
     assert run.result == vectors_of(N).sum(axis=0).tolist()
@@ -113,7 +113,7 @@ def test_a_client_takes_no_draw_without_five_others() -> None:
         if sent.phase is Phase.KEYS and sent.sender == LEADER:
             revealed = decode(sent.data, SESSION)["revealed"] & ~np.isin((np.arange(20) - sent.receiver) % 20, range(5))
             with pytest.raises(ProtocolError, check=about("a graph")):
-                run.machines[sent.receiver].take(decode(changed(sent, revealed=revealed), SESSION))
+                run.machines[sent.receiver].receive(decode(changed(sent, revealed=revealed), SESSION))
         run.hand(sent)
     assert run.result == vectors_of(20).sum(axis=0).tolist()
 
@@ -125,7 +125,7 @@ def test_what_is_revealed_is_what_was_committed_to() -> None:
         if sent.phase is Phase.DRAW and sent.receiver == LEADER:
             wrong = decode(sent.data, SESSION)["nonce"] ^ 1
             with pytest.raises(ProtocolError):
-                run.machines[LEADER].take(decode(changed(sent, nonce=wrong), SESSION))
+                run.machines[LEADER].receive(decode(changed(sent, nonce=wrong), SESSION))
         run.hand(sent)
     assert run.result == vectors_of(N).sum(axis=0).tolist()
 
@@ -137,7 +137,9 @@ def test_clients_that_are_told_different_draws_have_no_sum() -> None:
     def play() -> None:
         for sent in (sent for out in run.turns() for sent in out):
             lied = sent.phase is Phase.KEYS and sent.sender == LEADER and sent.receiver % 2
-            run.machines[sent.receiver].take(decode(same_circle_without_one(sent, run) if lied else sent.data, SESSION))
+            run.machines[sent.receiver].receive(
+                decode(same_circle_without_one(sent, run) if lied else sent.data, SESSION)
+            )
 
     with pytest.raises(ProtocolError, check=about("boxes")):
         play()
@@ -146,12 +148,12 @@ def test_clients_that_are_told_different_draws_have_no_sum() -> None:
 def same_circle_without_one(sent: Sent, run: Sum) -> bytes:
     """The draw without somebody outside the receiver's circle, and the keys of the circle that follows."""
     machine = run.machines[sent.receiver]
-    assert isinstance(machine, Clients)
+    assert isinstance(machine, MaskingClients)
     fields = decode(sent.data, SESSION).fields
     gone = sent.receiver % N  # the next one
     revealed = fields["revealed"][0] & (np.arange(N) != gone)
-    seed = Draw(machine._pledges(0), revealed, fields["digests"][0], fields["nonces"][0]).seed
-    circle = machine._plan.circles(NOW, seed).all[sent.receiver - 1]
+    seed = GraphSeed(machine._pledges(0), revealed, fields["digests"][0], fields["nonces"][0]).seed
+    circle = machine._plan.circles(NOW, seed).closed_neighbours[sent.receiver - 1]
     publics = [run.machines[v + 1]._published(0) for v in circle.tolist()]  # type: ignore[attr-defined]
     sealing, mask = (np.stack([np.frombuffer(keys[at], dtype=np.uint8) for keys in publics]) for at in (0, 1))
     listed = circle != gone
@@ -162,7 +164,7 @@ VICTIM, FRIENDS = 5, [0, 1, 2]
 """Whom a server wants to open, and who colludes with it: three neighbours of four open a client's secrets."""
 
 
-def grinding(clients: type[Clients]) -> tuple[dict[int, str], Clients]:
+def grinding(clients: type[MaskingClients]) -> tuple[dict[int, str], MaskingClients]:
     """The attack: when all nonces are known, the server has a friend draw again until the victim is surrounded.
 
     Returns:
@@ -175,40 +177,40 @@ def grinding(clients: type[Clients]) -> tuple[dict[int, str], Clients]:
             run.hand(sent)
             continue
         machine = run.machines[sent.receiver]
-        assert isinstance(machine, Clients)
+        assert isinstance(machine, MaskingClients)
         fields = {name: value[0].copy() for name, value in decode(sent.data, SESSION).fields.items()}
         found = found or ground(machine, fields)
         fields |= found | listed_in(run, machine, found)
         try:
-            machine.take(decode(with_fields(sent, fields), SESSION))
+            machine.receive(decode(with_fields(sent, fields), SESSION))
         except ProtocolError as error:
             refusals[sent.receiver - 1] = str(error)
         if sent.receiver == N:
             break
     victim = run.machines[VICTIM + 1]
-    assert isinstance(victim, Clients)
+    assert isinstance(victim, MaskingClients)
     return refusals, victim
 
 
-def draw_of(machine: Clients, fields: Fields) -> Draw:
+def draw_of(machine: MaskingClients, fields: Fields) -> GraphSeed:
     """As a client is told it."""
-    return Draw(machine._pledges(0), fields["revealed"], fields["digests"], fields["nonces"])
+    return GraphSeed(machine._pledges(0), fields["revealed"], fields["digests"], fields["nonces"])
 
 
-def ground(machine: Clients, fields: Fields) -> Fields:
+def ground(machine: MaskingClients, fields: Fields) -> Fields:
     """Another nonce of a friend's, by which the victim's neighbours are friends."""
     nonces = fields["nonces"].copy()
     while True:
         nonces[FRIENDS[0]] = SystemCoins().uniform(256, (32,)).astype(np.uint8)
         made = {"revealed": fields["revealed"], "digests": fields["digests"], "nonces": nonces}
-        near = machine._plan.circles(NOW, draw_of(machine, made).seed).near[VICTIM]
-        if int(np.isin(near, FRIENDS).sum()) >= machine._plan.needed:
+        near = machine._plan.circles(NOW, draw_of(machine, made).seed).neighbours[VICTIM]
+        if int(np.isin(near, FRIENDS).sum()) >= machine._plan.required_shares:
             return made
 
 
-def listed_in(run: Sum, machine: Clients, made: Fields) -> Fields:
+def listed_in(run: Sum, machine: MaskingClients, made: Fields) -> Fields:
     """The keys of a client's circle by a draw."""
-    circle = machine._plan.circles(NOW, draw_of(machine, made).seed).all[int(machine._places[0])]
+    circle = machine._plan.circles(NOW, draw_of(machine, made).seed).closed_neighbours[int(machine._places[0])]
     publics = [run.machines[v + 1]._published(0) for v in circle.tolist()]  # type: ignore[attr-defined]
     sealing, mask = (np.stack([np.frombuffer(keys[at], dtype=np.uint8) for keys in publics]) for at in (0, 1))
     return {"sealing": sealing, "mask": mask, "listed": np.ones(len(circle), dtype=np.bool_)}
@@ -216,7 +218,7 @@ def listed_in(run: Sum, machine: Clients, made: Fields) -> Fields:
 
 def test_nobody_draws_again_when_all_nonces_are_known() -> None:
     """Every client refuses a graph from another nonce than its owner committed to, and is in no such circle."""
-    refusals, victim = grinding(Clients)
+    refusals, victim = grinding(MaskingClients)
     assert set(refusals) == set(range(N))
     assert set(refusals.values()) == {"a graph must be drawn from what was committed to; of client 0 it is not"}
     assert not victim.state()["has"].any()
@@ -226,8 +228,8 @@ def test_clients_that_check_no_draw_are_surrounded() -> None:
     """The broken twin: the victim shares its secrets with friends of the server's, as many as open them."""
     refusals, victim = grinding(flaws.AnyDrawWillDo)
     assert refusals == {}
-    near = victim._circles.near[VICTIM]
-    assert int(np.isin(near, FRIENDS).sum()) >= victim._plan.needed
+    near = victim._circles.neighbours[VICTIM]
+    assert int(np.isin(near, FRIENDS).sum()) >= victim._plan.required_shares
     assert victim.state()["has"].all()
 
 

@@ -12,18 +12,18 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Mask, Purpose
+from fgl_secure.crypto.cryptography import KeyPurpose, Mask
 from fgl_secure.crypto.keys import CIPHERTEXT_BYTES, KeyAgreement, Offer, wrap
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.secagg.clients import SEALING
-from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.drawing import MASK
+from fgl_secure.protocols.secagg.clients import SEALING
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import decode
 from tests.error_codes import about
-from tests.protocols.secagg.rounds import LEADER, SESSION, changed, topology_of
 from tests.protocols.pairwise_masking.test_keys import listing, true_keys
 from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Wire, plain, total_of
+from tests.protocols.secagg.rounds import LEADER, SESSION, changed, topology_of
 
 Bytes = NDArray[np.uint8]
 
@@ -46,7 +46,7 @@ class Record:
         self.seeds = {(u, kind): drawn[u][kind].tobytes() for u in EVERYBODY for kind in (SEALING, MASK)}
         self.wire.until(Stage.AGREEMENT)
 
-    def key(self, purpose: Purpose, kind: int, ends: tuple[int, int], wrapped: bytes) -> bytes:
+    def key(self, purpose: KeyPurpose, kind: int, ends: tuple[int, int], wrapped: bytes) -> bytes:
         """The key of a pair as far as what is known determines it, by the description of the protocol alone.
 
         Args:
@@ -73,11 +73,11 @@ class Record:
     def vector(self) -> list[int] | None:
         """The target's vector: its seed from shares that were sealed for its neighbours, and its pairs' masks."""
         wire, shares, masks = self.wire, {}, dict[int, Mask]()
-        size, near = wire.crypto.wrapped_bytes, wire.circles.near[TARGET].tolist()
+        size, near = wire.crypto.wrapped_bytes, wire.circles.neighbours[TARGET].tolist()
         try:
             for j, v in enumerate(near):
                 box = wire.said[Stage.SHARES][TARGET]["boxes"][j].tobytes()
-                key = self.key(Purpose.PAIR, SEALING, (TARGET, v), box[:size])
+                key = self.key(KeyPurpose.PAIR, SEALING, (TARGET, v), box[:size])
                 opened = wire.crypto.unseal(key, wire.context, TARGET + 1, v + 1, box[size:], 2 * wire.plan.words)
                 shares[v], masks[j] = opened[: wire.plan.words], self.mask(j, v)
         except (InvalidTag, ProtocolError):
@@ -86,10 +86,10 @@ class Record:
 
     def mask(self, j: int, v: int) -> bytes:
         """The key of the mask with a neighbour."""
-        circles, leads = self.wire.circles, self.wire.circles.leads[TARGET, j]
+        circles, leads = self.wire.circles, self.wire.circles.initiates[TARGET, j]
         ends = (TARGET, v) if leads else (v, TARGET)
-        wrapped = self.wire.wrapped(ends[0], j if leads else int(circles.back[TARGET, j]))
-        return self.key(Purpose.PAIR_MASK, MASK, ends, wrapped or b"")
+        wrapped = self.wire.wrapped(ends[0], j if leads else int(circles.reverse_index[TARGET, j]))
+        return self.key(KeyPurpose.PAIR_MASK, MASK, ends, wrapped or b"")
 
 
 def wire_keys(wire: Wire) -> KeyAgreement:
@@ -107,7 +107,7 @@ def test_a_recorded_sum_stays_closed_to_who_breaks_one_of_the_two(broken: set[st
     """Neither shares nor the keys of pair masks are found with the private keys of one kind alone."""
     record = Record(HYBRID, frozenset(broken))
     assert record.vector() is None
-    for j, v in enumerate(record.wire.circles.near[TARGET].tolist()):
+    for j, v in enumerate(record.wire.circles.neighbours[TARGET].tolist()):
         try:
             found = record.mask(j, v)
         except InvalidTag:
@@ -126,10 +126,10 @@ def test_what_is_wrapped_follows_from_the_seed_that_is_shared() -> None:
     wire = Wire(4)
     crypto, context = wire.crypto, wire.plan.context(wire.run.step)
     made = {
-        crypto._said(bytes([seed]) * 32, context, purpose, own, other)
+        crypto._wrapped_secret(bytes([seed]) * 32, context, purpose, own, other)
         for _ in range(2)
         for seed in (1, 2)
-        for purpose in (Purpose.PAIR, Purpose.PAIR_MASK)
+        for purpose in (KeyPurpose.PAIR, KeyPurpose.PAIR_MASK)
         for own, other in ((1, 2), (2, 1), (1, 3))
     }
     assert len(made) == 12
@@ -141,15 +141,15 @@ def test_every_pair_has_one_that_leads() -> None:
         plan = PairwiseMasking(n // 2 + 1, degree=degree).plan_for(topology_of(n), SESSION)
         circles = plan.circles(Wire(4).run.step, bytes(32))
         for u in range(n):
-            assert max(circles.leads[u].sum(), (~circles.leads[u]).sum()) <= plan.led
-            assert (circles.leads[u] != circles.leads[circles.near[u], circles.back[u]]).all()
+            assert max(circles.initiates[u].sum(), (~circles.initiates[u]).sum()) <= plan.max_initiated
+            assert (circles.initiates[u] != circles.initiates[circles.neighbours[u], circles.reverse_index[u]]).all()
 
 
 def put_in_its_place(wire: Wire, u: int) -> dict[str, Bytes]:
     """What a client hears, where the server wraps a secret of its own in the place of each leader's."""
     public = true_keys(wire, u)[1]
     made = np.frombuffer(wrap(public, bytes(32)), dtype=np.uint8)
-    return {"wrapped": np.stack([made] * wire.plan.led)}
+    return {"wrapped": np.stack([made] * wire.plan.max_initiated)}
 
 
 def test_nobody_can_wrap_in_another_s_name() -> None:
@@ -159,7 +159,7 @@ def test_nobody_can_wrap_in_another_s_name() -> None:
     """
     wire = Wire(4)
     wire.until(Stage.VECTORS)
-    leads = {u: wire.circles.near[u][~wire.circles.leads[u]].tolist() for u in EVERYBODY}
+    leads = {u: wire.circles.neighbours[u][~wire.circles.initiates[u]].tolist() for u in EVERYBODY}
     for lies in (put_in_its_place, swapped, cut_short):
         refused = wire.refused(lambda u, lies=lies: lies(wire, u))  # type: ignore[misc]
         assert set(refused) == set(EVERYBODY)
@@ -210,5 +210,5 @@ def test_what_is_no_key_of_ml_kem_is_refused_on_both_sides(at: int) -> None:
     bad = decode(sent.data, SESSION)[name].copy()
     bad[:, 32:] = 255
     with pytest.raises(ProtocolError, check=about("keys")):
-        fresh.run.machines[LEADER].take(decode(changed(sent, **{name: bad}), SESSION))
+        fresh.run.machines[LEADER].receive(decode(changed(sent, **{name: bad}), SESSION))
     assert wire.rest() == total_of(EVERYBODY)

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fgl_secure.crypto.cryptography import Purpose, seed_of
+from fgl_secure.crypto.cryptography import KeyPurpose, seed_of
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Messages, Phase, decode
 from tests.error_codes import about
-from tests.protocols.secagg.rounds import LEADER, SESSION, changed
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Wire, plain, total_of
+from tests.protocols.secagg.rounds import LEADER, SESSION, changed
 
 FALSE = {u: (bytes([u + 1] * 32), bytes([u + 101] * 32)) for u in EVERYBODY}
 """The server's own sealing and mask keys, in the place of each client's."""
@@ -23,7 +23,7 @@ def listing(wire: Wire, u: int, **others: Any) -> dict[str, Any]:
     fields = decode(wire.requests[u].data, SESSION).fields
     found = {name: fields[name][0].copy() for name in ("sealing", "mask")}
     for name, keys in others.items():
-        at = int(np.flatnonzero(wire.circles.all[u] == int(name[1:]))[0])
+        at = int(np.flatnonzero(wire.circles.closed_neighbours[u] == int(name[1:]))[0])
         for field, key in zip(("sealing", "mask"), keys, strict=True):
             found[field][at] = np.frombuffer(key, dtype=np.uint8)
     return found
@@ -49,21 +49,23 @@ def substituted(wire: Wire) -> dict[int, str]:
 def read_by_the_server(wire: Wire) -> list[int]:
     """What the server makes of it: it opens the target's shares, has all its pairwise masks, and gets its vector."""
     sealing, mask = true_keys(wire, TARGET)
-    near, boxes = wire.circles.near[TARGET], wire.said[Stage.SHARES][TARGET]["boxes"]
+    near, boxes = wire.circles.neighbours[TARGET], wire.said[Stage.SHARES][TARGET]["boxes"]
     size, pairs, shares, back = wire.crypto.wrapped_bytes, {}, {}, []
-    wrapped = np.zeros((wire.plan.led, size), dtype=np.uint8)
+    wrapped = np.zeros((wire.plan.max_initiated, size), dtype=np.uint8)
     for j, v in enumerate(near.tolist()):
         ends, box = (v + 1, TARGET + 1), boxes[j].tobytes()
-        key = wire.agreed(FALSE[v][0], Purpose.PAIR, *ends, sealing, box[:size])
-        leads = bool(wire.circles.leads[TARGET, j])
-        pairs[j] = wire.agreed(FALSE[v][1], Purpose.PAIR_MASK, *ends, mask, wire.wrapped(TARGET, j) if leads else None)
+        key = wire.agreed(FALSE[v][0], KeyPurpose.PAIR, *ends, sealing, box[:size])
+        leads = bool(wire.circles.initiates[TARGET, j])
+        pairs[j] = wire.agreed(
+            FALSE[v][1], KeyPurpose.PAIR_MASK, *ends, mask, wire.wrapped(TARGET, j) if leads else None
+        )
         opened = wire.crypto.unseal(key, wire.context, TARGET + 1, v + 1, box[size:], 2 * wire.plan.words)
         shares[v] = opened[: wire.plan.words]
-        own = wire.agreed(FALSE[v][0], Purpose.PAIR, *ends, sealing)
-        said = wire.said_to(FALSE[v][0], Purpose.PAIR, *ends, sealing)
+        own = wire.agreed(FALSE[v][0], KeyPurpose.PAIR, *ends, sealing)
+        said = wire.said_to(FALSE[v][0], KeyPurpose.PAIR, *ends, sealing)
         back.append(said + wire.crypto.seal(own, wire.context, *ends, np.zeros_like(opened)))
         if not leads:
-            said = wire.said_to(FALSE[v][1], Purpose.PAIR_MASK, *ends, mask)
+            said = wire.said_to(FALSE[v][1], KeyPurpose.PAIR_MASK, *ends, mask)
             wrapped[wire.circles.following[TARGET, j]] = np.frombuffer(said, dtype=np.uint8)
     told = np.ones(len(near), dtype=np.bool_)
     made = np.stack([np.frombuffer(box, dtype=np.uint8) for box in back])
@@ -122,7 +124,7 @@ def test_keys_of_low_order_are_refused_on_both_sides(point: bytes, at: int) -> N
     (sent,) = [one for one in next(fresh.run.turns()) if one.sender == 2]  # client 1
     bad = changed(sent, **{("sealing", "mask")[at]: np.frombuffer(false[at], dtype=np.uint8)[None]})
     with pytest.raises(ProtocolError, check=about("keys")):
-        fresh.run.server.take(decode(bad, SESSION))
+        fresh.run.server.receive(decode(bad, SESSION))
     fresh.run.hand(sent)
     assert wire.rest() == total_of(EVERYBODY)
 
@@ -139,7 +141,7 @@ def test_a_key_is_published_once() -> None:
     mine, theirs = (decode(one.data, SESSION).fields for one in (first, second))
     for said in (dict(mine), {**theirs, "mask": mine["sealing"]}, {**theirs, "mask": theirs["sealing"]}):
         with pytest.raises(ProtocolError, check=about("keys")):
-            fresh.run.server.take(decode(changed(second, **said), SESSION))
+            fresh.run.server.receive(decode(changed(second, **said), SESSION))
     fresh.run.hand(second)
 
 

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from fgl_secure.errors import ProtocolError
+from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
+from fgl_secure.protocols.pairwise_masking.plan import UnmaskRequest
 from fgl_secure.protocols.secagg.terms import Stage
-from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.plan import Ask
 from fgl_secure.runtime import Messages, Phase
 from tests.error_codes import about
-from tests.protocols.secagg.rounds import LEADER, NOW
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import EVERYBODY, TARGET, Roster, Wire, asking, attacked, plain, total_of
+from tests.protocols.secagg.rounds import LEADER, NOW
 
 
 def test_a_sum_of_one_is_refused_by_everybody() -> None:
@@ -30,7 +30,7 @@ def test_a_sum_of_one_is_refused_by_everybody() -> None:
     assert wire.rest() == total_of(EVERYBODY)
 
 
-def small_sum_on_a_ring(clients: type[Clients]) -> tuple[Wire, list[int]]:
+def small_sum_on_a_ring(clients: type[MaskingClients]) -> tuple[Wire, list[int]]:
     """The attack: of nine clients with four neighbours each every third is said to be gone; seven must be left."""
     wire = Wire(7, 9, degree=4, clients=clients)
     gone = wire.order()[::3]
@@ -41,7 +41,7 @@ def small_sum_on_a_ring(clients: type[Clients]) -> tuple[Wire, list[int]]:
 
 def test_a_sum_below_the_threshold_is_refused_by_everybody() -> None:
     """Nobody votes for it, though a majority of every neighbourhood could open it."""
-    wire, _ = small_sum_on_a_ring(Clients)
+    wire, _ = small_sum_on_a_ring(MaskingClients)
     with pytest.raises(ProtocolError, check=about("sender 0")):
         wire.run.play()
     assert not any(sent.phase is Phase.UNMASKING for sent in wire.run.log)
@@ -59,7 +59,7 @@ def test_a_server_that_asks_for_both_secrets_is_refused_by_everybody(target: int
     wire = Wire(4)
     wire.until(Stage.AGREEMENT)
     asked = asking(5, ())
-    asked[target] = Ask.SELF_MASK + Ask.MASK_KEY
+    asked[target] = UnmaskRequest.SELF_MASK + UnmaskRequest.MASK_KEY
     refusals = wire.told(dict.fromkeys(EVERYBODY, asked))
     assert refusals == dict.fromkeys(
         EVERYBODY, f"a request must be for one secret of each sender; found one for both of sender {target}"
@@ -111,7 +111,7 @@ DIFFERENT: Mapping[int, list[int]] = {0: [2, 3], 1: [2, 4], 2: [3, 4], 3: [2, 4]
 """Whom the server says to have dropped out, by client: 2, 3 and 4 have for three others each."""
 
 
-def different_rosters(clients: type[Clients]) -> Wire:
+def different_rosters(clients: type[MaskingClients]) -> Wire:
     """The attack: every roster names three clients, as many as it must, and all together open a sum of two."""
     wire = Wire(3, clients=clients)
     rosters: dict[int, Roster] = {u: asking(5, gone) for u, gone in DIFFERENT.items()}
@@ -121,7 +121,7 @@ def different_rosters(clients: type[Clients]) -> Wire:
 
 def test_rosters_that_differ_are_found_out() -> None:
     """Nobody finds three votes for what it was told, and nobody opens a share."""
-    wire = different_rosters(Clients)
+    wire = different_rosters(MaskingClients)
     with pytest.raises(ProtocolError, check=about("a roster")):
         wire.run.play()
     assert not any(sent.phase is Phase.UNMASKING and sent.receiver == LEADER for sent in wire.run.log)

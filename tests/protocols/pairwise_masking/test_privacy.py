@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Purpose
+from fgl_secure.crypto.cryptography import KeyPurpose
 from fgl_secure.errors import TooFewClientsError
 from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.runtime import Channel, Party, Step
@@ -134,7 +134,7 @@ TWO_STEPS = Setting(4, 3, steps=(NOW, Step(2)))
 STILL, SWAPPED = inputs((0, 0), (0, 0), (0, 0), (0, 0)), inputs((0, 1), (0, -1), (0, 0), (0, 0))
 
 
-def without(purpose: Purpose) -> dict[str, Any]:
+def without(purpose: KeyPurpose) -> dict[str, Any]:
     """A twin with nothing drawn for one purpose."""
     return {"cryptography": partial(flaws.Without, purpose=purpose)}
 
@@ -147,20 +147,20 @@ FLAWS: dict[str, tuple[Setting, dict[str, Any], Ints, Ints, tuple[Party, ...]]] 
         Setting(3, 2), {"cryptography": flaws.OneMaskForAllPairs}, inputs(0, 0, 0), inputs(0, 1, -1), (SERVER,),
     ),
     "own mask omitted": (
-        Setting(5, 3, late=2), without(Purpose.SELF_MASK), inputs(0, 0, 0, 0, 0), inputs(0, 0, 1, 0, 0), (SERVER,),
+        Setting(5, 3, late=2), without(KeyPurpose.SELF_MASK), inputs(0, 0, 0, 0, 0), inputs(0, 0, 1, 0, 0), (SERVER,),
     ),
     "pair masks omitted": (
-        Setting(), without(Purpose.PAIR_MASK), inputs(0, 0, 0, 0), inputs(1, -1, 0, 0), (SERVER,),
+        Setting(), without(KeyPurpose.PAIR_MASK), inputs(0, 0, 0, 0), inputs(1, -1, 0, 0), (SERVER,),
     ),
     "receiver mask omitted": (
-        Setting(split=True), without(Purpose.RECEIVER_MASK), inputs(0, 0, 0, 0), inputs(1, 0, 0, 0), (SERVER,),
+        Setting(split=True), without(KeyPurpose.RECEIVER_MASK), inputs(0, 0, 0, 0), inputs(1, 0, 0, 0), (SERVER,),
     ),
     "a share sent to the wrong party": (
         Setting(5, 3, late=4), {"cryptography": flaws.SharesToTheFirstToo}, inputs(0, 0, 0, 0, 0),
         inputs(0, 0, 0, 0, 1), (SERVER, silo(0), silo(2)),
     ),
     "shares that are the secret": (
-        Setting(5, 3, late=4), without(Purpose.SHARING), inputs(0, 0, 0, 0, 0), inputs(0, 0, 0, 0, 1),
+        Setting(5, 3, late=4), without(KeyPurpose.SHARING), inputs(0, 0, 0, 0, 0), inputs(0, 0, 0, 0, 1),
         (SERVER, silo(0)),
     ),
 }  # fmt: skip
@@ -180,7 +180,7 @@ SMALL = Setting(2, 2, modulus=5)
 
 @pytest.mark.parametrize(
     "flaw",
-    [without(Purpose.PAIR_MASK), {"cryptography": flaws.RemaindersOfThreeBits}],
+    [without(KeyPurpose.PAIR_MASK), {"cryptography": flaws.RemaindersOfThreeBits}],
     ids=["no pair masks", "3 bits modulo p"],
 )
 def test_enumeration_passes_the_scheme_and_rejects_the_flaw(flaw: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ def test_enumeration_sees_another_sum() -> None:
     with pytest.raises(AssertionError, match="tell inputs_a from inputs_b"):
         assert_exactly_private(
             SMALL.protocol(), inputs(1, 0), inputs(0, 0), (SERVER,),
-            broken_twin=SMALL.with_flaw(**without(Purpose.PAIR_MASK)).protocol(),
+            broken_twin=SMALL.with_flaw(**without(KeyPurpose.PAIR_MASK)).protocol(),
         )  # fmt: skip
 
 
@@ -208,7 +208,7 @@ def test_the_server_is_simulated_from_the_sum() -> None:
 
     found = assert_simulatable(
         good, inputs(0, 1), (SERVER,), simulator, leakage=lambda values: int(values.sum()),
-        broken_twin=SMALL.with_flaw(**without(Purpose.PAIR_MASK)).protocol(),
+        broken_twin=SMALL.with_flaw(**without(KeyPurpose.PAIR_MASK)).protocol(),
     )  # fmt: skip
     assert found.check == "simulation, exact"
 
@@ -218,7 +218,7 @@ def test_the_judge_of_row_spaces_agrees_with_enumeration() -> None:
     good = SMALL.protocol()
     assert distance(good, inputs(1, -1), inputs(0, 0), (SERVER,)) == 0
     assert distance(good, inputs(1, 0), inputs(0, 0), (SERVER,)) == 1
-    broken = SMALL.with_flaw(**without(Purpose.PAIR_MASK)).protocol()
+    broken = SMALL.with_flaw(**without(KeyPurpose.PAIR_MASK)).protocol()
     assert distance(broken, inputs(1, -1), inputs(0, 0), (SERVER,)) == 1
     rows = np.array([[1, 2, 3], [0, 1, 4]])
     inside = {tuple((i * rows[0] + j * rows[1]) % 5) for i in range(5) for j in range(5)}

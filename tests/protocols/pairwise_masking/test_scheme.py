@@ -17,9 +17,8 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, TooFewClientsError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges
+from fgl_secure.protocols.pairwise_masking.drawing import GraphSeed, Pledges
 from fgl_secure.protocols.pairwise_masking.graph import (
     Neighbours,
     SparseGraph,
@@ -31,6 +30,7 @@ from fgl_secure.protocols.pairwise_masking.graph import (
     shortfall_bound,
     split_bound,
 )
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Channel, OwnDraws, Phase, Role, Secret, Step
 from fgl_secure.schemes import server_scheme
 from tests.error_codes import about
@@ -268,11 +268,11 @@ def test_long_vectors_sum_in_chunks() -> None:
     assert (Collective(PairwiseMasking(), topology, channel).sum(rows, NOW) == -7).all()
 
 
-def drawn(n: int, coins: np.random.Generator) -> Draw:
+def drawn(n: int, coins: np.random.Generator) -> GraphSeed:
     """What n clients drew, all of whom revealed it."""
     everybody = np.ones(n, dtype=np.bool_)
     entries, keys, nonces = coins.integers(0, 256, (3, n, 32), dtype=np.uint8)
-    return Draw(Pledges(everybody, entries), everybody, keys, nonces)
+    return GraphSeed(Pledges(everybody, entries), everybody, keys, nonces)
 
 
 def test_the_ring_follows_from_what_clients_drew() -> None:
@@ -304,12 +304,12 @@ def test_a_sparse_plan_asks_for_a_majority_of_the_circle() -> None:
     """Everybody is its neighbours' neighbour, and circles say at which places."""
     plan = PairwiseMasking(61, degree=20).plan_for(topology_of(90), SESSION)
     circles = plan.circles(NOW, bytes(32))
-    assert plan.needed == local_threshold(90, 20, 61) == 11
+    assert plan.required_shares == local_threshold(90, 20, 61) == 11
     everybody = np.arange(90)[:, None]
-    assert (circles.near[circles.near, circles.back] == everybody).all()
-    assert (circles.all[circles.all, circles.back_all] == everybody).all()
-    assert (circles.all[np.arange(90), circles.own] == np.arange(90)).all()
-    assert circles.all.shape == (90, 21)
+    assert (circles.neighbours[circles.neighbours, circles.reverse_index] == everybody).all()
+    assert (circles.closed_neighbours[circles.closed_neighbours, circles.closed_reverse_index] == everybody).all()
+    assert (circles.closed_neighbours[np.arange(90), circles.self_index] == np.arange(90)).all()
+    assert circles.closed_neighbours.shape == (90, 21)
 
 
 def test_every_part_of_the_terms_is_signed() -> None:

@@ -15,20 +15,20 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.streams import Ring
+from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import ProtocolError, TooFewClientsError, TooManyErrors
+from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
+from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES
+from fgl_secure.protocols.pairwise_masking.plan import SecretSharing
 from fgl_secure.protocols.secagg.clients import SEALING
 from fgl_secure.protocols.secagg.terms import USUAL, Stage
-from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.clients import Clients
-from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES
-from fgl_secure.protocols.pairwise_masking.plan import Sharing
 from fgl_secure.runtime import OwnDraws, Phase, Step, decode, simulate
 from tests.error_codes import about
-from tests.protocols.secagg.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
-from tests.protocols.secagg.sums import channel_of
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.wire import EVERYBODY, LENGTH, TARGET, Wire, asking, plain, total_of
+from tests.protocols.secagg.rounds import LEADER, NOW, SESSION, Sent, Sum, changed, topology_of, vectors_of
+from tests.protocols.secagg.sums import channel_of
 
 
 def test_shares_for_somebody_else_do_not_open() -> None:
@@ -70,7 +70,7 @@ def with_wrong_share(run: Sum) -> Sum:
             if sent.phase is Phase.UNMASKING and sent.sender == 4:  # that client
                 shares = decode(sent.data, SESSION)["shares"].copy()
                 shares[0, 0] ^= 1
-                run.machines[LEADER].take(decode(changed(sent, shares=shares), SESSION))
+                run.machines[LEADER].receive(decode(changed(sent, shares=shares), SESSION))
             else:
                 run.hand(sent)
     return run
@@ -93,7 +93,7 @@ def test_shares_that_nobody_asked_for_are_refused() -> None:
                 continue
             if sent.phase is Phase.UNMASKING and sent.receiver == LEADER:
                 with pytest.raises(ProtocolError, check=about("owners of shares")):
-                    run.server.take(decode(changed(sent, given=np.ones((1, 5), dtype=np.bool_)), SESSION))
+                    run.server.receive(decode(changed(sent, given=np.ones((1, 5), dtype=np.bool_)), SESSION))
             run.hand(sent)
     assert run.result == total_of(range(4))
 
@@ -188,7 +188,7 @@ def test_a_sum_of_what_cannot_be_is_noticed() -> None:
             Wire(4, clients=flaw).run.play()
 
 
-def late_vector(clients: type[Clients]) -> list[int]:
+def late_vector(clients: type[MaskingClients]) -> list[int]:
     """What a server makes of a vector that came too late for the sum: the mask key of its sender is opened to it."""
     wire = Wire(4, clients=clients)
     wire.until(Stage.AGREEMENT)
@@ -200,7 +200,7 @@ def late_vector(clients: type[Clients]) -> list[int]:
 
 def test_a_vector_that_is_late_stays_hidden() -> None:
     """All its pairwise masks are taken away, and it is still under its own; without that one it is open."""
-    assert late_vector(Clients) != plain()[TARGET].tolist()
+    assert late_vector(MaskingClients) != plain()[TARGET].tolist()
     assert late_vector(flaws.NoOwnMask) == plain()[TARGET].tolist()
 
 
@@ -230,7 +230,7 @@ def test_keys_of_pairs_are_forgotten_once_they_have_served() -> None:
     """Those of masks when the vector is sent, those of shares and votes, and all shares, at the end."""
     wire = Wire(4)
     wire.until(Stage.VECTORS)
-    state, leads = wire.client(1).state(), wire.circles.leads[1]
+    state, leads = wire.client(1).state(), wire.circles.initiates[1]
     assert state["says"].any(axis=2).all()
     assert state["mask"][0, leads].any(axis=1).all()
     assert state["mask"][0].any(axis=1).all() == (wire.scheme.keys is KeyAgreement.X25519)
@@ -255,15 +255,15 @@ def test_key_pairs_are_forgotten_with_the_secrets_that_they_follow_from(keys: Ke
     client = wire.client(1)
     client._crypto = crypto
     client.begin(Step(1), plain()[[1]])
-    assert client.turn()
-    assert crypto.kept == 2
+    assert client.step()
+    assert crypto.cached_keys == 2
     client.begin(Step(2), plain()[[1]])
-    assert crypto.kept == 0
-    assert client.turn()
+    assert crypto.cached_keys == 0
+    assert client.step()
     client._forget(np.array([0]), MASK)
-    assert crypto.kept == 1
+    assert crypto.cached_keys == 1
     client._forget(np.array([0]))
-    assert crypto.kept == 0
+    assert crypto.cached_keys == 0
 
 
 class Counting(RealCryptography):
@@ -285,7 +285,7 @@ def most_uses(cryptography: type[Counting]) -> int:
     """How often the busiest of all mask keys is expanded in sums of several rounds, layers and parts."""
     uses: Counter[Mask] = Counter()
 
-    def make(draws: Any, modulus: int, keys: KeyAgreement, ring: Ring) -> Counting:
+    def make(draws: Any, modulus: int, keys: KeyAgreement, ring: ModularRing) -> Counting:
         made = cryptography(draws, modulus, keys, ring)
         made.uses = uses
         return made
@@ -330,7 +330,11 @@ def value_of(points: list[int], values: list[int], p: int) -> int:
 def test_secrets_are_opened_together_as_one_by_one(modulus: int, data: st.DataObject, seed: int) -> None:
     """With holders missing and some that lie, each secret is what Lagrange's formula says of the honest shares."""
     n, k, needed = 20, 11, data.draw(st.integers(2, 6))
-    sharing, coins, rng = Sharing(PrimeField(modulus), n, needed), SimulationCoins(seed), np.random.default_rng(seed)
+    sharing, coins, rng = (
+        SecretSharing(PrimeField(modulus), n, needed),
+        SimulationCoins(seed),
+        np.random.default_rng(seed),
+    )
     circles = np.stack([np.sort(rng.choice(n, k, replace=False)) for _ in range(n)])
     secrets = coins.uniform(modulus, (n, 2))
     noise = coins.uniform(modulus, (n, needed - 1, 2))
@@ -351,7 +355,7 @@ def test_secrets_are_opened_together_as_one_by_one(modulus: int, data: st.DataOb
 
 def test_shares_that_contradict_each_other_open_nothing() -> None:
     """Beyond what can be corrected, or where nothing is, one wrong share is enough to be refused."""
-    sharing, coins = Sharing(PrimeField(), 7, 4), SimulationCoins(0)
+    sharing, coins = SecretSharing(PrimeField(), 7, 4), SimulationCoins(0)
     circles, there = np.arange(7)[None], np.ones((1, 7), dtype=np.bool_)
     noise = coins.uniform(PrimeField().modulus, (3, 2))
     shares = sharing.share(np.array([5, 6]), noise, circles[0])[None]

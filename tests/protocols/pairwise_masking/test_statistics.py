@@ -9,8 +9,8 @@ from fgl_secure.runtime import Channel, MessageBatch, Party, Phase, Role, Step
 from fgl_secure.testing import Protocol, assert_same_trace, assert_statistically_private
 from fgl_secure.testing.protocol import Inputs
 from tests.power import Array, sampled_by_entries, seeing
-from tests.protocols.secagg.rounds import directory_of, topology_of
 from tests.protocols.pairwise_masking import flaws
+from tests.protocols.secagg.rounds import directory_of, topology_of
 
 SERVER = Party(Role.SERVER, 0)
 STEPS = (Step(1), Step(2))

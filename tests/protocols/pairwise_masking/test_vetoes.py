@@ -11,27 +11,27 @@ import pytest
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.cryptography import Elements, Purpose
+from fgl_secure.crypto.cryptography import Elements, KeyPurpose
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.errors import InputError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.clients import Clients
+from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
 from fgl_secure.protocols.pairwise_masking.drawing import Vetoes
 from fgl_secure.protocols.pairwise_masking.scheme import VETOES
-from fgl_secure.protocols.pairwise_masking.server import Server
+from fgl_secure.protocols.pairwise_masking.server import MaskingServer
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Channel, Messages, Party, Phase, Step, Tampered, simulate
 from fgl_secure.testing import Protocol
 from fgl_secure.testing.affine import Judge, distance
 from fgl_secure.testing.protocol import Inputs
 from tests.error_codes import about
-from tests.protocols.secagg.rounds import NEVER, NOW, STAGES, Sum, directory_of, topology_of, vectors_of
-from tests.protocols.secagg.sums import channel_of
 from tests.protocols.pairwise_masking import flaws
 from tests.protocols.pairwise_masking.cases import SERVER, TAPES_SESSION, silo
+from tests.protocols.secagg.rounds import NEVER, NOW, STAGES, Sum, directory_of, topology_of, vectors_of
+from tests.protocols.secagg.sums import channel_of
 
 Ints = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -53,7 +53,7 @@ def summed(clients: int, vetoing: Sequence[int], channel: Channel, threshold: in
     """A sum, done."""
     collective = Collective(PairwiseMasking(threshold), vetoable(clients), channel)
     total = collective.sum(vectors_of(clients), NOW, who(clients, vetoing))
-    there = collective.included
+    there = collective.contributors
     places = [] if there is None else np.flatnonzero(np.isin(collective.topology.senders, there)).tolist()
     assert total[0].tolist() == vectors_of(clients)[places].sum(axis=0).tolist()
     return collective
@@ -65,8 +65,8 @@ def test_any_client_vetoes_and_nobody_else(clients: int) -> None:
     for size in range(clients + 1):
         for some in itertools.combinations(range(clients), size):
             found = summed(clients, some, channel_of(clients))
-            assert found.vetoed == bool(some)
-            assert (found.included is None) == bool(some)
+            assert found.is_vetoed == bool(some)
+            assert (found.contributors is None) == bool(some)
 
 
 @pytest.mark.parametrize("stage", [Stage.SHARES, Stage.VECTORS, Stage.AGREEMENT, Stage.VETO, Stage.OPENING])
@@ -77,8 +77,8 @@ def test_vetoes_count_of_those_in_the_sum(stage: Stage) -> None:
         since = {3: stage}  # the third client's identifier
         return np.array([STAGES.get(phase, Stage.KEYS) < since.get(int(end), NEVER) for end in senders], dtype=np.bool_)
 
-    assert summed(5, [2], channel_of(5, arrives), 3).vetoed == (stage > Stage.VECTORS)
-    assert not summed(5, [], channel_of(5, arrives), 3).vetoed
+    assert summed(5, [2], channel_of(5, arrives), 3).is_vetoed == (stage > Stage.VECTORS)
+    assert not summed(5, [], channel_of(5, arrives), 3).is_vetoed
 
 
 def test_states_go_on_in_the_middle_of_a_vetoed_sum() -> None:
@@ -93,7 +93,7 @@ def test_states_go_on_in_the_middle_of_a_vetoed_sum() -> None:
             for sent in out:
                 run.hand(sent)
             run.restart(scheme, turn % 6)
-        assert run.server.vetoed == bool(vetoing)
+        assert run.server.is_vetoed == bool(vetoing)
         assert (run.server.sums is None) == bool(vetoing)
 
 
@@ -111,7 +111,7 @@ def test_a_false_share_is_corrected_and_too_many_stop_the_sum() -> None:
 
             channel = Channel(directory_of(5), SimulationCoins(0), tamper=lie)
             if len(liars) == 1:
-                assert summed(5, vetoing, channel, 3).vetoed == bool(vetoing)
+                assert summed(5, vetoing, channel, 3).is_vetoed == bool(vetoing)
             else:
                 with pytest.raises(TooManyErrors):
                     summed(5, vetoing, channel, 3)
@@ -149,7 +149,7 @@ def test_the_claim_says_what_a_veto_tells() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- over every coin
-class OpensAllTheSame(Server):
+class OpensAllTheSame(MaskingServer):
     """A server that lies, or one that has not noticed: it has a vetoed sum opened."""
 
     def _tell_vetoes(self) -> Iterable[Messages]:
@@ -165,13 +165,13 @@ class Ones(Vetoes):
         return np.full_like(drawn, int(self.cast[at]))
 
 
-class VetoesAreOnes(Clients):
+class VetoesAreOnes(MaskingClients):
     """With vetoes like that."""
 
     vetoes = Ones
 
 
-class VectorsOfWhoVetoes(Clients):
+class VectorsOfWhoVetoes(MaskingClients):
     """Who vetoes hands in its vector without anything uniform on top."""
 
     def _masks(self, at: int, context: Any) -> Any:
@@ -203,7 +203,7 @@ def protocol(
 
 
 def _lying(machine: Any) -> Any:
-    if isinstance(machine, Server):
+    if isinstance(machine, MaskingServer):
         machine.__class__ = OpensAllTheSame
     return machine
 
@@ -258,7 +258,7 @@ TWINS: dict[str, tuple[dict[str, Any], bool, Ints, Ints, tuple[Party, ...]]] = {
         {"clients": VetoesAreOnes}, False, held(3, {}, [0]), held(3, {}, [0, 1]), (SERVER,),
     ),
     "polynomials without coins": (
-        {"cryptography": partial(flaws.Without, purpose=Purpose.VETO), "clients": VetoesAreOnes}, False,
+        {"cryptography": partial(flaws.Without, purpose=KeyPurpose.VETO), "clients": VetoesAreOnes}, False,
         held(3, {}, [0]), held(3, {}, [1]), (SERVER, silo(2)),
     ),
     "who vetoes adds its vector": (

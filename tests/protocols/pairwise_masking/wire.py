@@ -7,15 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.cryptography import Context, Mask, Partner, Purpose, RealCryptography
+from fgl_secure.crypto.cryptography import Context, KeyPurpose, Mask, Partner, RealCryptography
 from fgl_secure.errors import ProtocolError
-from fgl_secure.protocols.secagg.server import Attendance
-from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.clients import PHASES, Clients
-from fgl_secure.protocols.pairwise_masking.drawing import Draw, Pledges, digest_of_keys, pledge_of
-from fgl_secure.protocols.pairwise_masking.plan import Ask, Circles, MaskingPlan
-from fgl_secure.protocols.pairwise_masking.server import Server
+from fgl_secure.protocols.pairwise_masking.clients import PHASES, MaskingClients
+from fgl_secure.protocols.pairwise_masking.drawing import GraphSeed, Pledges, digest_of_keys, pledge_of
+from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest
+from fgl_secure.protocols.pairwise_masking.server import MaskingServer
+from fgl_secure.protocols.secagg.server import ResponseTracker
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
 from tests.protocols.secagg.rounds import (
     LEADER,
@@ -50,8 +50,8 @@ def total_of(some: Sequence[int], clients: int = 5) -> list[int]:
 
 def asking(clients: int, gone: Iterable[int]) -> Roster:
     """A roster: some have dropped out after they shared, all others are in the sum."""
-    asked = np.full(clients, Ask.SELF_MASK, dtype=np.uint8)
-    asked[list(gone)] = Ask.MASK_KEY
+    asked = np.full(clients, UnmaskRequest.SELF_MASK, dtype=np.uint8)
+    asked[list(gone)] = UnmaskRequest.MASK_KEY
     return asked
 
 
@@ -82,7 +82,7 @@ class Wire:
         rows = plain(n) if rows is None else rows
         self.run = Sum.of(self.scheme, topology, rows, known=known, step=step, seed=seed)
         self.plan: MaskingPlan = self.scheme.plan_for(topology, SESSION)
-        self.drawn = [self.client(u)._published(0) for u in range(n)]
+        self.drawn = [self.client(u)._public_keys(0) for u in range(n)]
         self.nonces = [self.client(u)._nonce(0) for u in range(n)]
         self.crypto = RealCryptography(OwnDraws(SimulationCoins(99)), self.scheme.modulus, self.scheme.keys)
         self.said: dict[Stage, dict[int, Mapping[str, Any]]] = {}
@@ -90,7 +90,7 @@ class Wire:
         self._turns = self.run.turns()
 
     @property
-    def circles(self) -> Circles:
+    def circles(self) -> NeighbourGraph:
         """Who masks with whom, once everybody's keys are there."""
         return self.plan.circles(self.run.step, self.seed())
 
@@ -109,17 +109,17 @@ class Wire:
             own = digest_of_keys(*self.drawn[u]), self.nonces[u]
             for row, value in zip(rows, (*own, pledge_of(u, *own)), strict=True):
                 row[u] = np.frombuffer(value, dtype=np.uint8)
-        return Draw(Pledges(made, entries), made, digests, nonces).seed
+        return GraphSeed(Pledges(made, entries), made, digests, nonces).seed
 
     def order(self, *without: int) -> list[int]:
         """Who stands at each place of the ring."""
         found: list[int] = self.plan.ring_order(self.run.step, self.seed(*without)).tolist()
         return found
 
-    def client(self, u: int) -> Clients:
+    def client(self, u: int) -> MaskingClients:
         """A client's machine."""
         machine = self.run.machines[u + 1]
-        assert isinstance(machine, Clients)
+        assert isinstance(machine, MaskingClients)
         return machine
 
     def until(self, last: Stage) -> None:
@@ -156,7 +156,7 @@ class Wire:
 
     def send(self, u: int, messages: Messages) -> Mapping[str, Any]:
         """Sends a client a message; its answer, which the server does not hear."""
-        self.client(u).take(messages)
+        self.client(u).receive(messages)
         (answer,) = self.run.spoken(u + 1)
         self._note(answer)
         return {name: value[0] for name, value in decode(answer.data, SESSION).fields.items()}
@@ -177,8 +177,8 @@ class Wire:
 
     def votes(self, u: int, rosters: Mapping[int, Roster]) -> dict[str, Any]:
         """The votes that were cast for a client, as the honest server would pass them on."""
-        near, back = self.circles.near[u], self.circles.back[u]
-        cast = rosters[u][near] == Ask.SELF_MASK
+        near, back = self.circles.neighbours[u], self.circles.reverse_index[u]
+        cast = rosters[u][near] == UnmaskRequest.SELF_MASK
         votes = np.zeros((len(near), self.crypto.vote_bytes), dtype=np.uint8)
         for j, v in enumerate(near.tolist()):
             if v in self.said.get(Stage.AGREEMENT, {}):
@@ -210,7 +210,7 @@ class Wire:
         """Opened shares of a client's, by holder."""
         found = {}
         for v, fields in self.said.get(Stage.OPENING, {}).items():
-            at = int(np.flatnonzero(self.circles.all[v] == u)[0])
+            at = int(np.flatnonzero(self.circles.closed_neighbours[v] == u)[0])
             if fields["given"][at]:
                 found[v] = np.array(fields["shares"][at], dtype=np.int64)
         return found
@@ -220,8 +220,10 @@ class Wire:
         said = {v: bytes(fields["mask"]) for v, fields in self.said[Stage.KEYS].items()}
         circles = self.circles
         near = {
-            j: Partner(v + 1, said[v], None if circles.leads[u, j] else self.wrapped(v, int(circles.back[u, j])))
-            for j, v in enumerate(circles.near[u].tolist())
+            j: Partner(
+                v + 1, said[v], None if circles.initiates[u, j] else self.wrapped(v, int(circles.reverse_index[u, j]))
+            )
+            for j, v in enumerate(circles.neighbours[u].tolist())
         }
         return self.crypto.masks_of_key(words, said[u], self.context, u + 1, near, LENGTH)
 
@@ -233,7 +235,7 @@ class Wire:
 
     def unmasked(self, u: int, pairs: Mapping[int, Mask], seed: Ints | None) -> list[int]:
         """A client's vector without its pairwise masks, and without its own mask if its seed is known."""
-        masks, near = list(pairs.values()), self.circles.near[u]
+        masks, near = list(pairs.values()), self.circles.neighbours[u]
         signs = [-1 if u < near[j] else 1 for j in pairs]
         if seed is not None:
             masks.append(self.crypto.mask_of_seed(seed, self.context, u + 1, LENGTH))
@@ -248,25 +250,25 @@ class Wire:
         return mask
 
     def agreed(
-        self, secret: bytes, purpose: Purpose, own: int, other: int, public: bytes, heard: bytes | None = None
+        self, secret: bytes, purpose: KeyPurpose, own: int, other: int, public: bytes, heard: bytes | None = None
     ) -> bytes:
         """The key of two parties, of whom the other one wrapped something, or the first."""
         known = {} if heard is None else {other: heard}
         return self.crypto.agree(secret, self.context, purpose, own, {other: public}, 0, known)[other]
 
-    def said_to(self, secret: bytes, purpose: Purpose, own: int, other: int, public: bytes) -> bytes:
+    def said_to(self, secret: bytes, purpose: KeyPurpose, own: int, other: int, public: bytes) -> bytes:
         """What one party wraps for another."""
-        return self.crypto.wrapped(secret, self.context, purpose, own, {other: public})[other]
+        return self.crypto.wrap_keys(secret, self.context, purpose, own, {other: public})[other]
 
 
-class NoThreshold(Attendance):
+class NoThreshold(ResponseTracker):
     """Goes on with however few there are."""
 
     def require(self, found: int, what: str = "answer") -> None:
         """Nothing."""
 
 
-class LyingServer(Server):
+class LyingServer(MaskingServer):
     """A server that tells clients rosters of its own choice, and unmasks a sum that it wants.
 
     Attributes:
@@ -278,7 +280,7 @@ class LyingServer(Server):
     wanted: Roster
 
     def begin(self, step: Step, rows: Any = None) -> None:
-        """See `Server.begin`."""
+        """See `MaskingServer.begin`."""
         self._here = NoThreshold(self._plan.terms)
         super().begin(step, rows)
 
@@ -295,7 +297,7 @@ class LyingServer(Server):
         told = np.stack([self.rosters[u] for u in sorted(self.vectors)])
         self._asked = self.wanted.copy()
         p = self._plan.field.modulus
-        for u in np.flatnonzero(self.wanted == Ask.SELF_MASK).tolist():
+        for u in np.flatnonzero(self.wanted == UnmaskRequest.SELF_MASK).tolist():
             self._total = (self._total + self.vectors[u]) % p
         ends = honest.senders, honest.receivers
         return [Messages(honest.phase, honest.step, *ends, {"asked": told})]
@@ -305,8 +307,8 @@ class LyingServer(Server):
         circles = self._circles
         (honest,) = super()._tell_votes()
         who = honest.receivers - 1
-        cast = np.stack([self.rosters[u][circles.near[u]] == Ask.SELF_MASK for u in who.tolist()])
-        votes = self._votes[circles.near[who], circles.back[who]]
+        cast = np.stack([self.rosters[u][circles.neighbours[u]] == UnmaskRequest.SELF_MASK for u in who.tolist()])
+        votes = self._votes[circles.neighbours[who], circles.reverse_index[who]]
         return [Messages(honest.phase, honest.step, honest.senders, honest.receivers, {"cast": cast, "votes": votes})]
 
     def _hear_opened(self, messages: Messages) -> Callable[[int, int], None]:
@@ -314,7 +316,7 @@ class LyingServer(Server):
         circles = self._circles
 
         def hear(row: int, client: int) -> None:
-            circle = circles.all[client]
+            circle = circles.closed_neighbours[client]
             fitting = messages["given"][row] & (self.rosters[client][circle] == self.wanted[circle])
             self._opened[client] = fitting
             self._shares[client] = messages["shares"][row].astype(np.int64)

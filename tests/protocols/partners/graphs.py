@@ -138,7 +138,7 @@ class Apart:
     def run(self) -> None:
         """All turns."""
         while True:
-            said = [encode(each) for machine in self.machines for each in machine.turn()]
+            said = [encode(each) for machine in self.machines for each in machine.step()]
             for number, before in enumerate(self.machines):
                 self.machines[number] = self._made(number)
                 self.machines[number].restore(before.state())
@@ -147,8 +147,8 @@ class Apart:
                     mine = np.isin(messages.receivers, machine.parties)
                     if mine.any():
                         heard.append(encode(messages.rows(mine)))
-                        machine.take(messages.rows(mine))
-            going_on = [machine.settle() for machine in self.machines]
+                        machine.receive(messages.rows(mine))
+            going_on = [machine.on_idle() for machine in self.machines]
             if not any(going_on):
                 return
 

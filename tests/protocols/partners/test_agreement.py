@@ -184,8 +184,8 @@ def test_processes_agree_on_what_one_process_does(
     apart.run()
     (whole,) = together.partners
     assert np.array_equal(whole.grouping.forward, _counted(whole.grouping, rules.least))
-    back = _plain(whole.grouping).answered(rules.least).reversed().answered(rules.least)
-    found = whole.grouping.answered(rules.least).reversed().answered(rules.least)
+    back = _plain(whole.grouping).answered_grouping(rules.least).reverse().answered_grouping(rules.least)
+    found = whole.grouping.answered_grouping(rules.least).reverse().answered_grouping(rules.least)
     assert np.array_equal([back.source, back.target], [found.source, found.target])
     for here, partners in zip(hosted, apart.partners, strict=True):
         assert told(partners, here) == told(whole, here)

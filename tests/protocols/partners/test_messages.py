@@ -34,7 +34,7 @@ def middle(turns: int) -> tuple[PartnerDevices, int]:
     own = int(grouping.row_owner[1])
     machine = PartnerDevices(np.array([own]), grouping, Partnering(3, 3), OwnDraws(SimulationCoins(0)))
     for _ in range(turns):
-        list(machine.turn())
+        list(machine.step())
     return machine, own
 
 
@@ -74,7 +74,7 @@ def test_what_is_no_message_of_a_neighbour_is_refused(
     kept = {name: value.copy() for name, value in before.items()}
     sent = Messages(phase, step, np.array([own + (2 if sender == 1 else -1)]), np.array([own]), fields)
     with pytest.raises(ProtocolError, check=about(message)):
-        machine.take(sent)
+        machine.receive(sent)
     assert all(np.array_equal(kept[name], value) for name, value in machine.state().items())
 
 
@@ -153,6 +153,6 @@ def test_nothing_secret_is_in_a_repr() -> None:
     """Numbers and names stay out of what is printed."""
     parties, grouping = grouping_of(PAIRS, 3)
     machine = PartnerDevices(grouping.owners, grouping, Partnering(3, 1), channel_of(parties))
-    list(machine.turn())
+    list(machine.step())
     shown = repr(machine) + repr(machine.links) + repr(machine.requests)
     assert not any(str(number) in shown for number in machine.links.own.tolist())

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.partnering import Contributors, computed
+from fgl_secure.protocols.partnering import Contributors, is_computed
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Circumstance, Direction, Role, Secret, Step
@@ -43,8 +43,8 @@ def left_over(scheme: RelayCoded, graph: FederatedGraph, direction: Direction) -
     session = open_neighbours(scheme, neighbour_sums(graph), 4, channel)
     rows = np.random.default_rng(1).normal(size=(graph.num_devices, 4))
     sums = session.sum(rows, Step(0, 0, direction))
-    way = scheme.answered(session.topology.grouping)
-    way = way if direction is Direction.FORWARD else scheme.answered(way.reversed())
+    way = scheme.answered_grouping(session.topology.grouping)
+    way = way if direction is Direction.FORWARD else scheme.answered_grouping(way.reverse())
     own = graph.silo_of[way.source] == graph.silo_of[way.target]
     np.subtract.at(sums, way.target[own], rows[way.source[own]])
     return rows, sums
@@ -102,8 +102,8 @@ def test_sums_have_enough_foreign_messages_or_none(messages: list[tuple[int, boo
     """Whatever counts: at least `least` of all, and of the foreign ones at least that many or none."""
     groups = np.array([group for group, _, _ in messages], dtype=np.int64)
     foreign, counted = (np.array([m[k] for m in messages], dtype=np.bool_) for k in (1, 2))
-    in_sums = computed(groups, least, foreign, counted) & counted
-    plain = computed(groups, least, None, counted) & counted
+    in_sums = is_computed(groups, least, foreign, counted) & counted
+    plain = is_computed(groups, least, None, counted) & counted
     for group in range(5):
         of_it = groups == group
         total, strangers = int((in_sums & of_it).sum()), int((in_sums & of_it & foreign).sum())

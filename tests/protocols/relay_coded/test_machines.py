@@ -47,14 +47,14 @@ class PutDown(SumMachine):
     def begin(self, step: Step, rows: Array | None = None) -> None:
         self._with(lambda machine: machine.begin(step, rows))
 
-    def take(self, messages: Messages) -> None:
-        self._with(lambda machine: machine.take(messages))
+    def receive(self, messages: Messages) -> None:
+        self._with(lambda machine: machine.receive(messages))
 
-    def turn(self) -> Iterable[Messages]:
-        return self._with(lambda machine: list(machine.turn()))  # type: ignore[return-value]
+    def step(self) -> Iterable[Messages]:
+        return self._with(lambda machine: list(machine.step()))  # type: ignore[return-value]
 
-    def settle(self) -> bool:
-        return bool(self._with(lambda machine: machine.settle()))
+    def on_idle(self) -> bool:
+        return bool(self._with(lambda machine: machine.on_idle()))
 
     @property
     def sums(self) -> Array | None:
@@ -93,7 +93,7 @@ class Processes:
                 self.machines.append(PutDown(make) if put_down else make())
 
     def sum(self, values: NDArray[np.float64], step: Step) -> NDArray[np.float64]:
-        way = self.grouping if step.direction is Direction.FORWARD else self.grouping.reversed()
+        way = self.grouping if step.direction is Direction.FORWARD else self.grouping.reverse()
         q = self.fixed.encode(values)
         for machine in self.machines:
             own = np.isin(way.row_owner, machine.parties)
@@ -128,7 +128,7 @@ def test_processes_of_their_own_compute_the_same_sums(scheme: RelayCoded) -> Non
     """Each relay expands its masks from keys or seeds of its own, and every machine goes on from bytes."""
     run = Processes(scheme)
     for step in (Step(0, 0), Step(0, 0, Direction.BACKWARD), Step(1, 0)):
-        way = run.grouping if step.direction is Direction.FORWARD else run.grouping.reversed()
+        way = run.grouping if step.direction is Direction.FORWARD else run.grouping.reverse()
         assert np.allclose(run.sum(VALUES, step), ideal(way, VALUES), atol=1e-4)
     assert run.channel.transcript.incidents == []
 
@@ -234,6 +234,6 @@ def test_members_are_summed_over_a_larger_field() -> None:
     whole = grouping_over(directory, silo_of, members, members, np.stack([members, silo_of]))
     silos = directory.ids(Role.SILO)
     grouping = replace(whole, group_owner=silos, group_custodian=silos)
-    fitted = RelayCoded(k_min=2, profile=Profile.SHOWN).fitted(Topology(MEMBERS, grouping, 4))
+    fitted = RelayCoded(k_min=2, profile=Profile.SHOWN).fit(Topology(MEMBERS, grouping, 4))
     assert (fitted.field.modulus, fitted.bound, fitted.fraction_bits) == (2**61 - 1, 2.0**16, 34)
     assert fitted.k_min == 2

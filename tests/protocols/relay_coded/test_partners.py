@@ -33,9 +33,9 @@ def opened(pairs: Pairs, nodes: int, seed: int = 0, scheme: RelayCoded = SCHEME)
 
 def ideal(grouping: Grouping, rows: NDArray[Any], step: Step) -> NDArray[Any]:
     """What the sums must be: over k_min at least, backward along what was sent forward."""
-    way = grouping.answered(SCHEME.k_min)
+    way = grouping.answered_grouping(SCHEME.k_min)
     if step.direction is Direction.BACKWARD:
-        way = way.reversed().answered(SCHEME.k_min)
+        way = way.reverse().answered_grouping(SCHEME.k_min)
     out = np.zeros((len(way.group_owner), rows.shape[1]), dtype=rows.dtype)
     np.add.at(out, way.target, rows[way.source])
     return out

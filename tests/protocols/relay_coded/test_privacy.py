@@ -34,7 +34,7 @@ from fgl_secure.runtime import (
     Role,
     Step,
 )
-from fgl_secure.runtime.transcript import Ends
+from fgl_secure.runtime.transcript import Endpoints
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import (
     NotPrivateError,
@@ -46,7 +46,7 @@ from fgl_secure.testing import (
     assert_statistically_private,
     protocol_of,
 )
-from fgl_secure.testing.arms import Arm, aligned
+from fgl_secure.testing.arms import Arm, align_views
 from fgl_secure.testing.protocol import Inputs
 from tests.enumeration import FEW, GRID, PRIMES
 from tests.error_codes import about
@@ -110,7 +110,7 @@ def inputs(*rows: int | tuple[int, ...], devices: int = 3) -> NDArray[np.float64
 def distance(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
     """Exact total variation of a coalition's joint views, over all coin tapes."""
     arms = [Arm(protocol, values, coalition).on_all_tapes() for values in (a, b)]
-    views = aligned(arms[0], arms[1], protocol.parties)
+    views = align_views(arms[0], arms[1], protocol.parties)
     return compare_exactly(views.a, views.b).total_variation
 
 
@@ -204,7 +204,7 @@ def test_all_tapes_give_the_sum(p: int) -> None:
     coins = TapeCoins(p, 2)
     session = opened(small(p, 1), Channel(case.directory, coins), case.grouping, 1)
     sums = session.sum(np.array([[1.0], [1.0], [0.0]]), Step(0))
-    assert coins.unused == 0
+    assert coins.unused_coins == 0
     assert sums.shape == (p**2, 3, 1)
     assert (sums[:, :, 0] == [0, 0, 2]).all()
 
@@ -310,7 +310,7 @@ def test_by_default_all_tapes_give_the_sum() -> None:
     case, coins = between(3, both_ways(TO_ONE), 2), TapeCoins(5, 6)
     session = opened(hidden(5, 1, 2), Channel(case.directory, coins), case.grouping, 1)
     sums = session.sum(np.array([[1.0], [1.0], [-1.0]]), Step(0))
-    assert coins.unused == 0
+    assert coins.unused_coins == 0
     assert sums.shape == (5**6, 3, 1)
     assert (sums[:, :, 0] == [-1, -1, 2]).all()
 
@@ -388,7 +388,9 @@ def test_a_mask_shared_across_targets_links_them() -> None:
     broken = named(protocol_of(one_mask, two_rows, case.directory), "one mask for all targets")
     for protocol, expected in ((good, 5 / 25), (broken, 1.0)):
         (views,) = Arm(protocol, inputs(1)[:, 0], relays(1)).on_all_tapes()
-        shares = [k for k, label in enumerate(aligned([views], [views], case.directory).labels) if "share[" in label]
+        shares = [
+            k for k, label in enumerate(align_views([views], [views], case.directory).labels) if "share[" in label
+        ]
         assert np.mean(views.values[:, shares[0]] == views.values[:, shares[1]]) == expected
 
 
@@ -524,7 +526,7 @@ def from_any_silo(protocol: Protocol) -> Protocol:
         protocol.run(values, channel)
         for at, batch in enumerate(channel.transcript.messages):
             if batch.phase is Phase.SHARES:
-                channel.transcript.messages[at] = replace(batch, ends=Ends(batch.receivers, batch.receivers))
+                channel.transcript.messages[at] = replace(batch, ends=Endpoints(batch.receivers, batch.receivers))
 
     return replace(protocol, run=run)
 
@@ -596,7 +598,7 @@ def in_order(protocol: Protocol) -> Protocol:
         protocol.run(values, channel)
         for at, batch in enumerate(channel.transcript.messages):
             order = np.lexsort((batch.receivers, batch.senders))
-            ends = Ends(batch.senders[order], batch.receivers[order])
+            ends = Endpoints(batch.senders[order], batch.receivers[order])
             channel.transcript.messages[at] = replace(batch, ends=ends)
 
     return replace(protocol, run=run)

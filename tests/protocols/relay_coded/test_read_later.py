@@ -16,9 +16,19 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded, code
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
-from fgl_secure.runtime import Channel, Direction, Later, Level, Messages, Phase, Recording, Step, Transcript
+from fgl_secure.runtime import (
+    Channel,
+    Direction,
+    LazyArray,
+    Messages,
+    Phase,
+    Recording,
+    RecordingLevel,
+    Step,
+    Transcript,
+)
 from fgl_secure.runtime.channel import Loss, Tamper
-from fgl_secure.runtime.messages import taken
+from fgl_secure.runtime.messages import take_rows
 from tests.error_codes import about
 from tests.protocols.conformance import opened
 from tests.protocols.relay_coded import twins
@@ -42,7 +52,7 @@ def read_later(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def summed(
-    scheme: RelayCoded, level: Level, loss: Loss | None = None, tamper: Tamper | None = None
+    scheme: RelayCoded, level: RecordingLevel, loss: Loss | None = None, tamper: Tamper | None = None
 ) -> tuple[list[NDArray[Any]], Transcript]:
     """The sums of some steps, and what was recorded; the same coins each time."""
     case = meshed(scheme.R)
@@ -79,9 +89,9 @@ def laid_out(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[list[NDArra
 @pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
 def test_views_and_sums_are_those_of_shares_that_are_laid_out(scheme: RelayCoded, laid_out: Any) -> None:
     """Every party sees the same, to the bit, and sums are the same where nothing but sizes is kept."""
-    expected, recorded = laid_out(scheme, Level.EVERYTHING)
-    sums, views = summed(scheme, Level.EVERYTHING)
-    quiet, sizes = summed(scheme, Level.SIZES)
+    expected, recorded = laid_out(scheme, RecordingLevel.EVERYTHING)
+    sums, views = summed(scheme, RecordingLevel.EVERYTHING)
+    quiet, sizes = summed(scheme, RecordingLevel.SIZES)
     assert_alike(views, recorded)
     np.testing.assert_array_equal(sums, expected)
     np.testing.assert_array_equal(quiet, expected)
@@ -90,8 +100,8 @@ def test_views_and_sums_are_those_of_shares_that_are_laid_out(scheme: RelayCoded
 
 
 @pytest.mark.usefixtures("read_later")
-@pytest.mark.parametrize("level", Level)
-def test_labels_find_shares_that_are_read_later(level: Level, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("level", RecordingLevel)
+def test_labels_find_shares_that_are_read_later(level: RecordingLevel, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nobody tells tags, sums under labels are those of shares that are laid out."""
     found = []
     for most in (0, 2**25):
@@ -121,11 +131,11 @@ def test_what_is_lost_or_changed_on_the_way_is_as_before(scheme: RelayCoded, lai
         return arrives
 
     def untouched(messages: Messages) -> None:
-        assert not any(isinstance(value, Later) for value in messages.fields.values())
+        assert not any(isinstance(value, LazyArray) for value in messages.fields.values())
 
     for faults in (lambda: {"loss": lossy()}, lambda: {"tamper": untouched}):
-        expected, recorded = laid_out(scheme, Level.SIZES, **faults())
-        sums, views = summed(scheme, Level.SIZES, **faults())
+        expected, recorded = laid_out(scheme, RecordingLevel.SIZES, **faults())
+        sums, views = summed(scheme, RecordingLevel.SIZES, **faults())
         np.testing.assert_array_equal(sums, expected)
         assert [each.what for each in views.incidents] == [each.what for each in recorded.incidents]
 
@@ -141,8 +151,8 @@ def test_masks_of_other_messages_are_found(laid_out: Any, monkeypatch: pytest.Mo
     """The same comparison rejects devices that read the masks of the first messages, whichever are asked for."""
     monkeypatch.setattr(code, "LAID_OUT_UP_TO", 0)
     monkeypatch.setattr(code, "AT_ONCE", 4)
-    expected, _ = laid_out(SHOWN, Level.SIZES)
-    found, _ = summed(twins.with_devices(FirstMasks)(SHOWN), Level.SIZES)
+    expected, _ = laid_out(SHOWN, RecordingLevel.SIZES)
+    found, _ = summed(twins.with_devices(FirstMasks)(SHOWN), RecordingLevel.SIZES)
     assert not np.array_equal(found, expected)
 
 
@@ -177,7 +187,7 @@ def states(session: Collective) -> list[dict[str, NDArray[Any]]]:
 def test_states_after_a_step_are_whole(scheme: RelayCoded, monkeypatch: pytest.MonkeyPatch) -> None:
     """What silos and relays still hold when the sums are there is in their states, also without tags that are told."""
     for role in (Devices, Silos, Relays):  # before they hear that the step is over for everybody
-        monkeypatch.setattr(role, "rest", lambda _: None)
+        monkeypatch.setattr(role, "reset", lambda _: None)
     case = meshed(scheme.R)
     sessions = [opened(scheme, Channel(case.directory, SimulationCoins(3)), case.grouping, 2)]
     sessions[0].sum(VALUES, STEPS[0])
@@ -208,8 +218,8 @@ class AsksLate(Relays):
 def test_a_message_that_is_asked_for_too_late_is_refused(scheme: RelayCoded, laid_out: Any) -> None:
     """Sums and incidents are those of shares that are laid out."""
     late = twins.with_relays(AsksLate)(scheme)
-    expected, recorded = laid_out(late, Level.EVERYTHING)
-    sums, views = summed(late, Level.EVERYTHING)
+    expected, recorded = laid_out(late, RecordingLevel.EVERYTHING)
+    sums, views = summed(late, RecordingLevel.EVERYTHING)
     np.testing.assert_array_equal(sums, expected)
     assert_alike(views, recorded)
     assert [each.what for each in views.incidents] == [each.what for each in recorded.incidents]
@@ -223,13 +233,13 @@ def test_rows_are_made_when_they_are_read() -> None:
         made.extend(places.tolist())
         return rows[places]
 
-    field = Later(make, (6, 2), rows.dtype)
+    field = LazyArray(make, (6, 2), rows.dtype)
     part = field.take(np.array([5, 3, 1])).take(np.array([2, 0]))
     assert (part.shape, part.ndim, len(part), part.itemsize, made) == ((2, 2), 2, 2, 4, [])
     np.testing.assert_array_equal(part.rows(np.array([1])), rows[[5]])
     assert made == [5]
     np.testing.assert_array_equal(np.asarray(part), rows[[1, 5]])
-    np.testing.assert_array_equal(taken(rows, np.array([1, 5])), np.asarray(part))
+    np.testing.assert_array_equal(take_rows(rows, np.array([1, 5])), np.asarray(part))
     nothing = np.asarray(part.take(np.empty(0, dtype=np.int64)))
     assert (nothing.shape, nothing.dtype, made) == ((0, 2), rows.dtype, [5, 1, 5, 1, 5])
     with pytest.raises(ValueError, match="copy must not be False"):

@@ -60,7 +60,7 @@ class RelayConformance(SchemeConformance):
 
     def allowed_error(self, grouping: Grouping) -> float:
         """Half a resolution a term."""
-        terms = max(grouping.largest_group, grouping.reversed().largest_group, 1)
+        terms = max(grouping.largest_group, grouping.reverse().largest_group, 1)
         return terms * 2.0 ** -self.scheme.fixed_point(terms).fraction_bits / 2
 
     def test_delivery_decides_the_sum(self) -> None:

@@ -204,11 +204,11 @@ class Prying(Relays):
         super().__init__(*given)
         self.told: list[Messages] = []
 
-    def take(self, messages: Messages) -> None:
+    def receive(self, messages: Messages) -> None:
         if messages.phase in (Phase.COUNTS, Phase.SHARE_SUMS):
             self.told.append(messages)
             return
-        super().take(messages)
+        super().receive(messages)
 
     def _answer(self, relay: Any) -> Iterator[Messages]:
         shown = [messages[wire.OPENING] for messages in relay.fetches]

@@ -41,8 +41,8 @@ class DropoutConformance(SumsConformance, ABC):
         scheme = type(self).make(None) if default else self.three
         collective = Collective(scheme, topology, channel)
         total = collective.sum(vectors_of(clients), NOW)[0].tolist()
-        assert collective.included is not None
-        return total, np.flatnonzero(np.isin(topology.senders, collective.included)).tolist(), channel
+        assert collective.contributors is not None
+        return total, np.flatnonzero(np.isin(topology.senders, collective.contributors)).tolist(), channel
 
     def test_up_to_two_of_five_vanish_at_any_stages(self) -> None:
         """Whoever falls silent at whichever stages: the sum is that of exactly those whose vectors arrived.

@@ -48,7 +48,7 @@ class MessageConformance(SumsConformance, ABC):
                 for data in bad(run, sent):
                     tried[sent.receiver == LEADER] += 1
                     with pytest.raises(errors):
-                        machine.take(decode(data, SESSION))
+                        machine.receive(decode(data, SESSION))
                 assert mark(machine) == before
 
             run = self.five(split=split).play(listen=listen)
@@ -134,12 +134,12 @@ class MessageConformance(SumsConformance, ABC):
         server, clients = self.three.machines(topology, SESSION, draws)[:2]
         server.begin(NOW)
         clients.begin(NOW, vectors_of(5))
-        (first, *_) = list(clients.turn())
+        (first, *_) = list(clients.step())
         twice = first.rows(np.array([0, 1, 1, 2]))
-        server.take(twice)
+        server.receive(twice)
         assert [remark.party for remark in server.remarks] == [int(topology.senders[1])]
         with pytest.raises(ProtocolError):
-            server.take(first.rows(np.array([0, 1])))
+            server.receive(first.rows(np.array([0, 1])))
 
     def test_a_late_answer_is_not_heard(self) -> None:
         """An answer that comes after its stage is over raises, and is not in the sum."""
@@ -188,7 +188,7 @@ class MessageConformance(SumsConformance, ABC):
             kept.extend(value.tobytes() for name, value in machine.state().items() if name != "digest")
             for data in (sent.data[:-1], sent.data[:-1] + bytes([sent.data[-1] ^ 64])):
                 try:
-                    machine.take(decode(data, SESSION))
+                    machine.receive(decode(data, SESSION))
                 except ProtocolError as error:
                     texts.append(str(error))
                 else:

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.identity import Identities, Identity, Names
-from fgl_secure.protocols.secagg.scheme import OneSumScheme
-from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.scheme import SumMachine
+from fgl_secure.protocols.secagg.scheme import AggregationScheme
+from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.topology import CLIENTS, SERVER, Topology
 from fgl_secure.runtime import Directory, MessageKind, Messages, OwnDraws, Phase, Role, Step, decode, encode
 
@@ -105,7 +105,7 @@ class Sum:
     @classmethod
     def of(
         cls,
-        scheme: OneSumScheme,
+        scheme: AggregationScheme,
         topology: Topology,
         vectors: Ints | None,
         *,
@@ -153,7 +153,7 @@ class Sum:
     @property
     def included(self) -> list[int]:
         """Whose vectors are in it, by place."""
-        who = self.server.included
+        who = self.server.contributors
         return [] if who is None else np.flatnonzero(np.isin(self.topology.senders, who)).tolist()
 
     def turns(self) -> Iterator[list[Sent]]:
@@ -167,7 +167,7 @@ class Sum:
 
     def spoken(self, party: int) -> Iterator[Sent]:
         """What a party says in its turn, a message each."""
-        for batch in list(self.machines[party].turn()):
+        for batch in list(self.machines[party].step()):
             for row in range(len(batch)):
                 one = batch.rows(np.array([row]))
                 data = encode(one, self.session)
@@ -175,7 +175,7 @@ class Sum:
 
     def hand(self, sent: Sent) -> None:
         """Bytes to the party that they are for."""
-        self.machines[sent.receiver].take(decode(sent.data, self.session))
+        self.machines[sent.receiver].receive(decode(sent.data, self.session))
 
     def play(self, silent: Mapping[int, int] = NOBODY, listen: Listener | None = None, *, lenient: bool = False) -> Sum:
         """To the end, strictly: whatever a party refuses is raised.
@@ -197,7 +197,7 @@ class Sum:
                     self.hand(sent)
         return self
 
-    def restart(self, scheme: OneSumScheme, party: int) -> None:
+    def restart(self, scheme: AggregationScheme, party: int) -> None:
         """A party goes on in another process."""
         draws = OwnDraws(SimulationCoins(12345))
         (fresh,) = scheme.machines(self.topology, self.session, draws, np.array([party]))

@@ -14,10 +14,10 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.secagg.scheme import OneSumScheme
+from fgl_secure.protocols.secagg.scheme import AggregationScheme
 from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
-from fgl_secure.runtime import Channel, Later, Messages, OwnDraws, Recording, Role, Step, Strength
+from fgl_secure.runtime import Channel, LazyArray, Messages, OwnDraws, Recording, Role, Step, Strength
 from fgl_secure.runtime.channel import Loss
 from tests.error_codes import about
 from tests.protocols.secagg.rounds import NOW, SESSION, Ints, Sum, directory_of, messages_in, topology_of, vectors_of
@@ -45,12 +45,12 @@ class CoreConformance(ABC):
         signs: whether keys can be signed.
     """
 
-    make: ClassVar[Callable[..., OneSumScheme]]
+    make: ClassVar[Callable[..., AggregationScheme]]
     splits: ClassVar[tuple[bool, ...]] = (False, True)
     signs: ClassVar[bool] = True
 
     @property
-    def three(self) -> OneSumScheme:
+    def three(self) -> AggregationScheme:
         """The scheme with a threshold of three: for five clients."""
         return type(self).make(3)
 
@@ -89,8 +89,8 @@ class CoreConformance(ABC):
         total = collective.sum(rows, NOW)
         assert total.dtype == np.int64
         assert total.tolist() == [rows.sum(axis=0).tolist()]
-        assert collective.included is not None
-        assert collective.included.tolist() == topology.senders.tolist()
+        assert collective.contributors is not None
+        assert collective.contributors.tolist() == topology.senders.tolist()
 
     @pytest.mark.parametrize("sign", [-1, 1])
     def test_the_largest_sum_is_exact(self, sign: int) -> None:
@@ -160,7 +160,7 @@ class SumsConformance(CoreConformance, ABC):
         def total(split: bool) -> list[list[int]]:
             channel = Channel(directory_of(4), SimulationCoins(0), Recording())
             collective = Collective(scheme, topology_of(4, bound=4, split=split), channel)
-            found: list[list[int]] = collective.sum(Later(make, (4, 2), rows.dtype), NOW).tolist()
+            found: list[list[int]] = collective.sum(LazyArray(make, (4, 2), rows.dtype), NOW).tolist()
             return found
 
         for split in self.splits:
@@ -187,7 +187,7 @@ class SumsConformance(CoreConformance, ABC):
         assert sums is not None
         sums[:] = 0
         assert run.result == vectors_of(5).sum(axis=0).tolist()
-        assert not any(list(machine.turn()) for machine in run.machines.values())
+        assert not any(list(machine.step()) for machine in run.machines.values())
 
     def test_steps_do_not_disturb_each_other(self) -> None:
         """One session gives the exact sums of several rounds, layers and parts, in any order."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography
-from fgl_secure.crypto.streams import Ring, add_masks
+from fgl_secure.crypto.streams import ModularRing, add_masks
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
@@ -67,7 +67,7 @@ def test_a_vector_of_16_bits_takes_less_than_3_bytes_a_number(scheme: str) -> No
     found, channel = summed(server_scheme(f"{scheme}[precision=16]"), rows, 32767, recorded=True)
     assert found.tolist() == rows.sum(axis=0).tolist()
     vectors = [batch for batch in channel.transcript.messages if batch.phase is Phase.MASKED_VECTORS]
-    bits = Ring.least(9 * 32767).bits
+    bits = ModularRing.least(9 * 32767).bits
     assert (sum(len(batch.senders) for batch in vectors), bits) == (9, 16 + 4)
     assert {batch["vector"].shape[-1] for batch in vectors} == {400 * bits // 8}
     assert {batch["vector"].dtype for batch in vectors} == {np.dtype(np.uint8)}
@@ -97,7 +97,7 @@ def masked(scheme: PairwiseMasking, name: str) -> Protocol:
     def shown(batch: MessageBatch) -> list[Array]:
         if batch.phase is not Phase.MASKED_VECTORS:
             return []
-        ring, sent = Ring(8, packed=True), batch["vector"]
+        ring, sent = ModularRing(8, packed=True), batch["vector"]
         return [ring.read(sent, next(each for each in lengths if ring.entries(each) == sent.shape[-1]))]
 
     return Protocol(sampled_by_entries(run, shown), directory_of(2), 2**61 - 1, topology_of(2).senders, name=name)
@@ -118,7 +118,7 @@ def spread(scheme: PairwiseMasking) -> float:
     """How far a masked vector of 60,000 zeros is from uniform: chi-square over its 8 values, 7 degrees of freedom."""
     _, channel = summed(scheme, np.zeros((3, 60_000), dtype=np.int64), 1, recorded=True)
     batch = next(batch for batch in channel.transcript.messages if batch.phase is Phase.MASKED_VECTORS)
-    counts = np.bincount(Ring(8, packed=True).read(batch["vector"], 60_000).ravel(), minlength=8)
+    counts = np.bincount(ModularRing(8, packed=True).read(batch["vector"], 60_000).ravel(), minlength=8)
     return float(((counts - 7500) ** 2 / 7500).sum())
 
 

@@ -63,7 +63,7 @@ class AtParty:
         try:
             process.restore(named_from_bytes(self.kept))
             for inbox in (changed, *self.inboxes[self.number + 1 : self.number + 1 + LATER]):
-                for parcels in process.turn(inbox).values():
+                for parcels in process.step(inbox).values():
                     parcels_to_bytes(parcels)
         finally:
             process.close()
@@ -76,18 +76,18 @@ class _Noting(PutDown):
         super().__init__(make)
         self._heard, self._inboxes = heard, list[Inbox]()
 
-    def turn(self, inbox: Inbox) -> Outbox:
+    def step(self, inbox: Inbox) -> Outbox:
         self._inboxes.append(inbox)
         if inbox:
             self._heard.append(AtParty(self._make, self._kept, self._inboxes, len(self._inboxes) - 1))
-        return super().turn(inbox)
+        return super().step(inbox)
 
 
 def to_parties(job: Callable[[], Job]) -> Prepare:
     """All that silos, relays and the server send silos and relays in a small run."""
     heard: list[AtParty] = []
     made = job()
-    run = ProgramRun(made.told, made.graph.num_silos)
+    run = ProgramRun(made.complete_task, made.graph.num_silos)
     shares = [made.share(silo) for silo in range(run.silos)]
     makes = {n: partial(run.process, n, SESSION, partial(shares.__getitem__, n)) for n in range(run.parties)}
     run_together({party: _Noting(make, heard) for party, make in makes.items()}, run.server(SESSION))

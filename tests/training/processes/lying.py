@@ -58,7 +58,7 @@ def _is_result_of(number: Array, parcel: Parcel) -> bool:
 
 def run_under(job: Job, server: LyingServer) -> ProtocolError | None:
     """What ends a run under such a server."""
-    run = ProgramRun(job.told, job.graph.num_silos)
+    run = ProgramRun(job.complete_task, job.graph.num_silos)
     shares = [job.share(silo) for silo in range(run.silos)]
     processes = {n: run.process(n, SESSION, partial(shares.__getitem__, n)) for n in range(run.parties)}
     try:
@@ -73,4 +73,4 @@ def run_under(job: Job, server: LyingServer) -> ProtocolError | None:
 
 def server_of(job: Job, lie: Lie, believers: set[int] | None = None) -> LyingServer:
     """The lying server of a job's run."""
-    return LyingServer(ProgramRun(job.told, job.graph.num_silos).company(SESSION), lie, believers)
+    return LyingServer(ProgramRun(job.complete_task, job.graph.num_silos).company(SESSION), lie, believers)

@@ -15,7 +15,7 @@ class _Passing(Process):
         self.arrived: Inbox = {}
         self.leaving: Outbox = {}
 
-    def turn(self, inbox: Inbox) -> Outbox:
+    def step(self, inbox: Inbox) -> Outbox:
         self.arrived = inbox
         return self.leaving
 

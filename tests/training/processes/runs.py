@@ -39,10 +39,10 @@ class PutDown(Process):
         self._make, self._kept = make, named_to_bytes(make().state())
         self._report: dict[str, Array] | None = None
 
-    def turn(self, inbox: Inbox) -> Outbox:
+    def step(self, inbox: Inbox) -> Outbox:
         process = self._make()
         process.restore(named_from_bytes(self._kept))
-        out = process.turn(inbox)
+        out = process.step(inbox)
         self._kept, self._report = named_to_bytes(process.state()), process.report
         process.close()
         return out
@@ -108,7 +108,7 @@ def run_together(
     mailbox = Mailbox(server.silos, channel)
     inboxes: dict[int, Inbox] = {}
     for _ in range(10**6):
-        outboxes = {party: process.turn(inboxes.get(party, {})) for party, process in processes.items()}
+        outboxes = {party: process.step(inboxes.get(party, {})) for party, process in processes.items()}
         reports = {party: processes[party].report for party in range(server.silos)}
         if None not in reports.values():
             return {silo: report for silo, report in reports.items() if report is not None}
@@ -166,7 +166,7 @@ def in_lockstep(process: OneProcess) -> Reports:
 
 def apart(job: Job, channel: Channel | None = None, *, put_down: bool = False) -> Reports:
     """The reports of all silos of a job, with a process for each, all run here."""
-    run = ProgramRun(job.told, job.graph.num_silos)
+    run = ProgramRun(job.complete_task, job.graph.num_silos)
     shares = [job.share(silo) for silo in range(run.silos)]
     makes = {n: partial(run.process, n, SESSION, partial(shares.__getitem__, n)) for n in range(run.parties)}
     return _run(makes, run.server(SESSION), channel, put_down=put_down)
@@ -175,5 +175,5 @@ def apart(job: Job, channel: Channel | None = None, *, put_down: bool = False) -
 def agree_with_one_process(job: Job, *, put_down: bool = False) -> Reports:
     """The reports of a job with a process for each party, which are those of one process for all."""
     found = apart(job, put_down=put_down)
-    agree(found, in_lockstep(job.opened(job.channel(SimulationCoins(0)))))
+    agree(found, in_lockstep(job.open(job.channel(SimulationCoins(0)))))
     return found

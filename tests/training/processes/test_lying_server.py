@@ -185,8 +185,8 @@ def test_schemes_that_do_without_some_are_refused(scheme: str) -> None:
     """Where a threshold below all silos is asked for by name, before anything starts; all of them may be."""
     graph = two_communities(devices=60, silos=SILOS + 2)
     with pytest.raises(InputError, check=about("threshold")):
-        ProgramRun(job_of(FedAvg(), f"{scheme}[threshold=4]", graph).told, SILOS + 2)
-    assert ProgramRun(job_of(FedAvg(), f"{scheme}[threshold=5]", graph).told, SILOS + 2).parties == SILOS + 2
+        ProgramRun(job_of(FedAvg(), f"{scheme}[threshold=4]", graph).complete_task, SILOS + 2)
+    assert ProgramRun(job_of(FedAvg(), f"{scheme}[threshold=5]", graph).complete_task, SILOS + 2).parties == SILOS + 2
 
 
 @pytest.mark.parametrize("scheme", ["pairwise-masking[dropout=0.3]", "pairwise-masking[degree=2]"])

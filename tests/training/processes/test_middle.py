@@ -14,7 +14,7 @@ from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.training.job import Job
 from fgl_secure.training.processes.process import Post
 from fgl_secure.training.processes.program_run import ProgramRun
-from fgl_secure.training.processes.sums import CONFIRMATION, carried
+from fgl_secure.training.processes.sums import CONFIRMATION, deliver_posts
 from tests.training.processes.middle import Middle
 from tests.training.processes.runs import SESSION
 from tests.training.processes.test_lying_server import SILOS, job_of
@@ -39,13 +39,13 @@ def run_through(run: ProgramRun, middle: Middle, job: Job, identities: list[tupl
     server, posts = run.server(SESSION), dict[int, dict[int, bytes]]()
     while any(group[silo].program.report is None for silo in range(SILOS)):
         sent: Mapping[int, Post] = {number: party.turn(posts.get(number, {})) for number, party in group.items()}
-        posts = carried(middle.passed(sent), server)
+        posts = deliver_posts(middle.passed(sent), server)
 
 
 def test_a_server_in_the_middle_reads_unsigned_silos_alone() -> None:
     """Unsigned, the run ends well and the server has every parcel; signed, it is refused before any is sent."""
     job = job_of(METHOD, SCHEME)
-    run = ProgramRun(job.told, SILOS)
+    run = ProgramRun(job.complete_task, SILOS)
     reading, refused = (Middle(run.parties, SESSION) for _ in range(2))
     run_through(run, reading, job, [])
     assert {parcel.phase for parcel in reading.read} > {CONFIRMATION}
@@ -57,7 +57,7 @@ def test_a_server_in_the_middle_reads_unsigned_silos_alone() -> None:
 def test_identities_that_do_not_fit_are_refused() -> None:
     """One without the other, or another party's; nothing is made."""
     job = job_of(METHOD, SCHEME)
-    run, (own, known) = ProgramRun(job.told, SILOS), signing(SILOS)[0]
+    run, (own, known) = ProgramRun(job.complete_task, SILOS), signing(SILOS)[0]
     for number, given in ((0, (own, None)), (0, (None, known)), (1, (own, known))):
         with pytest.raises(InputError):
             run.party(number, SESSION, lambda: job.share(0), *given)

@@ -57,8 +57,8 @@ class Outsider(Scheme):
     def fixed_point(self, terms: int) -> FixedPoint | None:
         return self.inner.fixed_point(terms)
 
-    def answered(self, grouping: Grouping) -> Grouping:
-        return self.inner.answered(grouping)
+    def answered_grouping(self, grouping: Grouping) -> Grouping:
+        return self.inner.answered_grouping(grouping)
 
     def machines(
         self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None

@@ -9,7 +9,7 @@ from hypothesis.extra import numpy as arrays
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.runtime import Direction, Phase, Step
 from fgl_secure.runtime.messages import KINDS
-from fgl_secure.runtime.packing import array_to_bytes, named_from_bytes, named_to_bytes, packed
+from fgl_secure.runtime.packing import array_to_bytes, named_from_bytes, named_to_bytes, pack
 from fgl_secure.training.processes.process import Parcel, parcels_from_bytes, parcels_to_bytes
 from tests.error_codes import about
 
@@ -60,11 +60,11 @@ def test_what_is_no_array_is_refused() -> None:
         flag[:1] + b"\x09" + flag[2:],
     ):
         with pytest.raises(MalformedMessageError):
-            named_from_bytes(packed([b"name", damaged]))
+            named_from_bytes(pack([b"name", damaged]))
 
 
 def test_names_must_differ() -> None:
     """Two arrays of one name are no state."""
     flag = array_to_bytes(np.array([True]))
     with pytest.raises(MalformedMessageError, check=about("arrays")):
-        named_from_bytes(packed([b"name", flag, b"name", flag]))
+        named_from_bytes(pack([b"name", flag, b"name", flag]))

@@ -54,13 +54,13 @@ def agreed(graph: FederatedGraph) -> list[PartnerSums]:
 
     parts, box = [made(silo) for silo in range(SILOS)], Mailbox(SILOS)
     inboxes: dict[int, Inbox] = dict(box.sorted({silo: part.prepare() for silo, part in enumerate(parts)}))
-    while not parts[0].agreed:
+    while not parts[0].is_agreed:
         out = {}
         for silo, before in enumerate(parts):
             parts[silo] = made(silo)
             parts[silo].restore(named_from_bytes(named_to_bytes(before.state())))
             out[silo] = parts[silo].take(inboxes.get(silo, {})) or {}
-        assert len({part.agreed for part in parts}) == 1
+        assert len({part.is_agreed for part in parts}) == 1
         inboxes = dict(box.sorted(out))
     return parts
 
@@ -69,7 +69,7 @@ def test_all_silos_agree_in_the_same_turn_and_know_no_other_end(graph: Federated
     """Ends of paths have a partner more than they know: to their process it is a number beyond all parties."""
     parts = agreed(graph)
     for silo, part in enumerate(parts):
-        assert part.summed().tolist() == part.partners().tolist() == [2] * 4
+        assert part.message_counts().tolist() == part.partners().tolist() == [2] * 4
         known = part._partners.grouping
         strangers = known.row_owner[known.row_owner >= FIRST_ALIAS]
         assert len(strangers) == (0 if silo == 1 else 4)
@@ -99,6 +99,6 @@ def test_nobody_is_left_to_guess_how_many_partners_there_may_be(graph: Federated
     with pytest.raises(InputError, check=about("scheme")):
         hosted_sums(share, ANON, SESSION, SystemCoins(), 1, crossing=True)
     job = silos_of(graph, {"neighbours": unsaid, "server": Plaintext()}, HONEST)
-    assert job.told.schemes[NEIGHBOURS] == replace(ANON, max_degree=4)  # three times 16 / 12
+    assert job.complete_task.schemes[NEIGHBOURS] == replace(ANON, max_degree=4)  # three times 16 / 12
     clear = silos_of(graph, {"neighbours": Plaintext(), "server": Plaintext()}, HONEST)
-    assert clear.told is clear.task
+    assert clear.complete_task is clear.task

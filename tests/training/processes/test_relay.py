@@ -48,7 +48,7 @@ class Run:
         self.inboxes: dict[int, Inbox] = {}
         self._box = Mailbox(SILOS)
         out = {silo: part.prepare() for silo, part in enumerate(self.silos)}
-        self._deliver(out | {SILOS + j: relay.turn({}) for j, relay in enumerate(self.relays)})
+        self._deliver(out | {SILOS + j: relay.step({}) for j, relay in enumerate(self.relays)})
         self.turn()
         self.turn()
         self.values = [
@@ -60,7 +60,7 @@ class Run:
         self.inboxes = dict(self._box.sorted(outboxes))
 
     def turn(self) -> None:
-        parties = dict(enumerate([part.take for part in self.silos] + [relay.turn for relay in self.relays]))
+        parties = dict(enumerate([part.take for part in self.silos] + [relay.step for relay in self.relays]))
         self._deliver({party: take(self.inboxes.get(party, {})) or NOTHING for party, take in parties.items()})
 
     def turns(self, count: int) -> None:

@@ -26,7 +26,7 @@ class Telling(Process):
         self._others = [other for other in range(parties) if other != number]
         self.heard: list[Inbox] = []
 
-    def turn(self, inbox: Inbox) -> Outbox:
+    def step(self, inbox: Inbox) -> Outbox:
         self.heard.append(inbox)
         return {to: [Parcel(Phase.VALUES, Step(0), (SECRET,))] for to in (*self._others, SERVER)}
 

@@ -29,7 +29,7 @@ class Sending(Program):
         self._more = more
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        targets = self.silo.edges[1, self.talk.wanted & ~self.silo.inside[1]]
+        targets = self.silo.edges[1, self.talk.summed_edges & ~self.silo.inside[1]]
         self.talk.neighbours(torch.ones(len(np.unique(targets)) + self._more, 2))
         return False
 

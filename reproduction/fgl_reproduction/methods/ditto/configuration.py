@@ -12,8 +12,8 @@ from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.configuration import FedAvg
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Ditto(FedAvg):
         if not (isfinite(self.pull) and self.pull >= 0):
             raise InputError(f"pull must be zero or positive; found {self.pull}")
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.ditto.program import ditto_plan
 

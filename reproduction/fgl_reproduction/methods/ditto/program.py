@@ -17,14 +17,14 @@ import torch
 from torch.nn import functional
 
 from fgl_reproduction.methods.ditto.configuration import Ditto
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.methods.fedavg.audit_target import fedavg_plan
-from fgl_secure.methods.fedavg.program import FedAvg
+from fgl_secure.methods.fedavg.program import FedAvgClient
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.rounds import Figures
 from fgl_secure.typing import Array, Ids
@@ -33,7 +33,7 @@ OWN = 1
 """Tells draws of batches for personal models from those for the common one."""
 
 
-class DittoClient(FedAvg):
+class DittoClient(FedAvgClient):
     """One client's copy of the common model, and its own.
 
     Args:
@@ -42,7 +42,7 @@ class DittoClient(FedAvg):
         pull: lambda.
         steps: on the personal model in a round.
         seed: of initial weights and of batches; personal models start at the common one.
-        rest: as for `FedAvg`.
+        rest: as for `FedAvgClient`.
 
     Attributes:
         personal: the client's own layers.
@@ -73,7 +73,7 @@ class DittoClient(FedAvg):
             parameter.grad = gradient + self._pull * (parameter.detach() - anchor)
         self._personal_steps.step()
 
-    def _predicted(self) -> Ids:
+    def _predict(self) -> Ids:
         return self._classes(self.personal)
 
     @property
@@ -83,7 +83,7 @@ class DittoClient(FedAvg):
 
     def state(self) -> dict[str, Array]:
         """The own model, too."""
-        return {**super().state(), "own": flat(self._own), **under("own steps", remembered(self._personal_steps))}
+        return {**super().state(), "own": flat(self._own), **under("own steps", optimiser_state(self._personal_steps))}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
@@ -98,7 +98,7 @@ NOTE = (
 )
 
 
-def ditto_plan(method: Ditto, asked: Asked) -> Plan:
+def ditto_plan(method: Ditto, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     plan = fedavg_plan(method, asked, partial(DittoClient, pull=method.pull, steps=method.own_steps))
     return replace(plan, notes=(*plan.notes, NOTE))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from fgl_reproduction.methods.fedgcn.configuration import FedGCN
 from fgl_reproduction.methods.fedgcn.program import FedGCNClient, clients_of, fedgcn_preset, row_range
 from fgl_secure.attacks.base import DataSecret
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, pooled_over
 from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fed2gnn import audit_target as hop_target
@@ -140,15 +140,15 @@ def _sums_of(client: Program) -> tuple[Floats, Floats]:
     return client.values, client.heard
 
 
-def fedgcn_plan(method: FedGCN, asked: Asked) -> Plan:
+def fedgcn_plan(method: FedGCN, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedgcn_preset(method.preset, method.hops).with_epochs(method.epochs)
     runs, graph = beside_models(asked, NEIGHBOURS), asked.federated(SPLIT, least=2)
     check_undirected(graph)
     for run in runs:
         check_sums(graph, run["schemes"])
-    shared = asked.shared(graph, preset)
-    return Plan(
+    shared = asked.common_fields(graph, preset)
+    return AuditPlan(
         tuple(FedGCNSubject(**shared, **run) for run in runs),
         CONTROLS,
         (*OWN_NOTES, *NOTES),

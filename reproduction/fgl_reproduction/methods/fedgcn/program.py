@@ -28,15 +28,15 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients, check_undirected
-from fgl_secure.methods.fed2gnn.hop_sums import RowRange, exchanged
+from fgl_secure.methods.fed2gnn.hop_sums import RowRange, exchange_hops
 from fgl_secure.methods.fed2gnn.trees import sent_values
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, MessageKind
-from fgl_secure.training.averaging import Averaged
+from fgl_secure.training.averaging import AveragedRounds
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.node_models import GCNModel, Matrix, Propagation, Surroundings, degree_weights
 from fgl_secure.training.parties import Between, check_parties, note_own_graph
@@ -85,7 +85,7 @@ class GCNMessage(MessageKind):
 class SummedGCN(GCNModel):
     """A graph convolutional network on rows that were summed over neighbours before."""
 
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """The scores, float [n, classes]."""
         hidden: torch.Tensor = graph.rows @ self.weights[0] + self.biases[0]
         for weight, bias in zip(self.weights[1:], self.biases[1:], strict=True):
@@ -94,7 +94,7 @@ class SummedGCN(GCNModel):
         return hidden
 
 
-class FedGCNClient(Averaged):
+class FedGCNClient(AveragedRounds):
     """One client of FedGCN.
 
     Args:
@@ -129,14 +129,14 @@ class FedGCNClient(Averaged):
     def begin(self) -> None:
         """All that is said before the first round."""
         silo, graph = self.silo, self.silo.alone
-        degree = (graph.in_degree + OwnPairs.of(silo, self.talk.wanted).foreign).astype(np.float64)
+        degree = (graph.in_degree + OwnPairs.of(silo, self.talk.summed_edges).foreign).astype(np.float64)
         self.values = sent_values(silo.features.astype(np.float64), degree, Propagation.SYMMETRIC)
-        sums, self.heard = exchanged(self.talk, graph, self.values, 1, self._rows)
+        sums, self.heard = exchange_hops(self.talk, graph, self.values, 1, self._rows)
         around = self.values + sums.mu[0]
         told = np.empty((0, KEY + around.shape[1]))
         if self._hops > 1:
             table = np.column_stack([silo.nodes, degree, around])
-            told = self._checked(self.talk.exchange(GCNMessage.NEIGHBOURHOODS, self._handed(table)))
+            told = self._check_rows(self.talk.exchange(GCNMessage.NEIGHBOURHOODS, self._rows_by_client(table)))
         self.kept = {"around": around, "degree": degree, "told": told}
 
     def surroundings(self) -> Surroundings:
@@ -149,47 +149,47 @@ class FedGCNClient(Averaged):
         weights = degree_weights(source, target, np.ones(len(source)), degree, Propagation.SYMMETRIC)
         return Surroundings(Matrix(sparse.csr_array(rows), self.device), Matrix(weights, self.device))
 
-    def _handed(self, table: Floats) -> dict[int, Floats]:
+    def _rows_by_client(self, table: Floats) -> dict[int, Floats]:
         """By other client the rows [r, KEY + d] of the nodes that its nodes ask about, where there is a sum."""
         silo, count = self.silo, self.silo.facts.silos
-        asked, asking = silo.edges[:, self.talk.wanted & silo.inside[0]]
+        asked, asking = silo.edges[:, self.talk.summed_edges & silo.inside[0]]
         known = self._has_sum(asked)
         node, client = np.divmod(np.unique(silo.local(asked[known]) * count + self._client_of(asking[known])), count)
         return {other: table[node[client == other]] for other in silo.others}
 
     def _has_sum(self, nodes: Ids) -> NDArray[np.bool_]:
         """Bool [m], for which own nodes the scheme computed a sum."""
-        return np.isin(nodes, self.silo.edges[1, self.talk.wanted & self.silo.inside[1]])
+        return np.isin(nodes, self.silo.edges[1, self.talk.summed_edges & self.silo.inside[1]])
 
-    def _checked(self, found: list[Floats]) -> Floats:
+    def _check_rows(self, result: list[Floats]) -> Floats:
         """What the other clients told, one row a node, ascending.
 
         Raises:
             ProtocolError: a client tells of a node that is not its own, or that nobody asked about.
         """
-        source = np.unique(self.silo.edges[0, self.talk.wanted & self.silo.inside[1]])
+        source = np.unique(self.silo.edges[0, self.talk.summed_edges & self.silo.inside[1]])
         owners = self._client_of(source)
-        for client, rows in enumerate(found):
+        for client, rows in enumerate(result):
             numbers = rows[:, 0]
             known = np.isin(numbers, source[owners == client]).all() and len(np.unique(numbers)) == len(numbers)
             if not (known and np.isfinite(rows).all() and (rows[:, 1] >= 0).all()):
                 raise ProtocolError(f"sums of client {client} must be finite, of nodes asked about; some are not")
-        rows = np.concatenate(found)
+        rows = np.concatenate(result)
         return np.asarray(rows[np.argsort(rows[:, 0])])
 
     def _edges(self, nodes: Ids) -> tuple[Ids, Ids]:
         """Places of sources and targets among nodes: of edges inside the client, and of those that it hears along."""
         silo, place = self.silo, np.argsort(nodes)
         here, there = silo.inside
-        edges = silo.edges[:, (here & there) | (self.talk.wanted & there)]
+        edges = silo.edges[:, (here & there) | (self.talk.summed_edges & there)]
         edges = edges[:, np.isin(edges[0], nodes)]
         source, target = place[np.searchsorted(nodes, edges, sorter=place)]
         return source, target
 
     def _client_of(self, nodes: Ids) -> Ids:
         foreign = self.silo.foreign
-        found: Ids = foreign[np.searchsorted(foreign[:, 0], nodes), 1]
-        return found
+        result: Ids = foreign[np.searchsorted(foreign[:, 0], nodes), 1]
+        return result
 
 
 def row_range(preset: AveragedPreset, scheme: Scheme) -> RowRange | None:

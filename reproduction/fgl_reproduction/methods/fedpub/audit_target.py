@@ -17,8 +17,8 @@ from fgl_reproduction.methods.fedpub.configuration import FedPub
 from fgl_reproduction.methods.fedpub.program import FedPubClient, FedPubPreset, clients_of, fedpub_preset
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.controls import Makers
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
@@ -102,7 +102,7 @@ def claim_of(scheme: Scheme, averaging: Scheme, clients: int) -> Claim:
     inner = scheme.claim_for(topology)
     if not inner.guarantees:
         return Claim((), (*CLEAR_LEAKS, *EMBEDDINGS), inner.assumptions)
-    promises = tuple({each.statement: each for each in map(_of_one, reversed(inner.guarantees))}.values())
+    promises = tuple({item.statement: item for item in map(_of_one, reversed(inner.guarantees))}.values())
     figures = averaging.claim_for(Topology.to_server(parties, 1, 1)).assumptions
     leaks = (*inner.leaks_by_design, *AVERAGE_LEAKS, *EMBEDDINGS)
     return Claim(promises, leaks, tuple(dict.fromkeys((*inner.assumptions, *figures, ALONE))))
@@ -135,14 +135,14 @@ def first_round(job: Job, preset: FedPubPreset, label: str, what: str, seed: int
         seed: of the coins.
     """
     channel, graph = job.channel(SimulationCoins(seed), Recording.everything(1)), job.graph
-    process = job.opened(channel)
-    clients = [each for each in process.programs if isinstance(each, FedPubClient)]
-    start = flat(clients[0].model.shared).astype(np.float64)
+    process = job.open(channel)
+    clients = [item for item in process.programs if isinstance(item, FedPubClient)]
+    start = flat(clients[0].model.shared_parameters).astype(np.float64)
     bits = clients[0].talk.clients_grid.fraction_bits
     process.round(0)
     counts = np.zeros((graph.num_silos, graph.num_classes))
     np.add.at(counts, (graph.silo_of[graph.train_mask], graph.labels[graph.train_mask]), 1)
-    truth = ModelTruth(np.stack([each.sent for each in clients]), counts / np.maximum(counts.sum(axis=1)[:, None], 1))
+    truth = ModelTruth(np.stack([item.sent for item in clients]), counts / np.maximum(counts.sum(axis=1)[:, None], 1))
     last = slice(len(start) - graph.num_classes, len(start))
     rules = AverageRules(start, preset.temperature, bits, last)
     return RecordedRun(label, what, PERSONAL_AVERAGES, PublicParameters(), channel.transcript, (truth,), (rules,))
@@ -201,18 +201,18 @@ class FedPubSubject(Subject):
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the round is run once more
         """The first round."""
-        return self.recorded(self.seed)
+        return self.record_runs(self.seed)
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places, and whose clients have the next one's."""
         return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True, clients_too=True))
 
-    def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
+    def record_runs(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002  # of the coins, which are of the run's seed
         """The first round, which is run for attacks alone."""
         yield first_round(self.job, self.preset, self.name, "first round of training", self.seed)
 
 
-def fedpub_plan(method: FedPub, asked: Asked) -> Plan:
+def fedpub_plan(method: FedPub, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedpub_preset(method.preset).with_epochs(method.epochs)
     preset = replace(
@@ -226,8 +226,8 @@ def fedpub_plan(method: FedPub, asked: Asked) -> Plan:
         clients_of(graph, {CLIENTS: run["schemes"][CLIENTS]}, preset)  # checks alone
         run["schemes"][CLIENTS].threshold_for(graph.num_silos - 1)
         run["schemes"][SERVER].threshold_for(graph.num_silos)
-    shared = asked.shared(graph, preset)
-    return Plan(
+    shared = asked.common_fields(graph, preset)
+    return AuditPlan(
         tuple(FedPubSubject(**shared, **run) for run in runs),
         {},  # attacks on it bring their controls
         NOTES,

@@ -12,8 +12,8 @@ from fgl_secure.config_fields import choice
 from fgl_secure.errors import InputError
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class FedPub(Method):
             if value is not None and not (isfinite(value) and value >= 0):
                 raise InputError(f"{name} must be zero or positive; found {value}")
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.fedpub.audit_target import fedpub_plan
 

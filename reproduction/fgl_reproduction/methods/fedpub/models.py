@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import nn
 
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.node_models import Matrix, NodeModel, Propagation, Surroundings, degree_weights
 
 BLOCKS, BLOCK, INSIDE = 5, 100, 0.1
@@ -40,16 +40,16 @@ class MaskedGCN(NodeModel):
         self.masks = nn.ParameterList(nn.Parameter(torch.ones(shape)) for shape in shapes)
         self._pruned = pruned
 
-    def hidden(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def hidden_embeddings(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """What comes out of the second convolution, float [n, hidden]."""
         rows = torch.relu(graph.neighbours @ (graph.rows @ self._weight(0)) + self.biases[0])
         rows = dropout(rows, training=self.training)
         second: torch.Tensor = graph.neighbours @ (rows @ self._weight(1)) + self.biases[1]
         return second
 
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """The scores, float [n, classes]."""
-        rows = dropout(torch.relu(self.hidden(graph, dropout)), training=self.training)
+        rows = dropout(torch.relu(self.hidden_embeddings(graph, dropout)), training=self.training)
         scores: torch.Tensor = rows @ self._weight(2) + self.biases[2]
         return scores
 
@@ -59,7 +59,7 @@ class MaskedGCN(NodeModel):
         return weight * (mask if self.training else mask.masked_fill(mask.abs() < self._pruned, 0.0))
 
     @property
-    def shared(self) -> list[torch.Tensor]:
+    def shared_parameters(self) -> list[torch.Tensor]:
         """What is averaged: weights and biases, and no mask."""
         return [*self.weights, *self.biases]
 

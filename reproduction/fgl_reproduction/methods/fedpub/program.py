@@ -36,14 +36,14 @@ from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.schemes import promises as promised
 from fgl_secure.training.averaging import APART
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import counts_of
 from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unflatten
 from fgl_secure.training.presets import PRESETS, AveragedPreset
 from fgl_secure.training.ranges import shrunk
-from fgl_secure.training.rounds import Figures, Rounds
+from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.typing import Array, Floats, Ids
 
 
@@ -95,7 +95,7 @@ def fedpub_preset(name: str) -> FedPubPreset:
     return HONEST if name == "honest" else _PUBLISHED
 
 
-class FedPubClient(Rounds):
+class FedPubClient(TrainingRounds):
     """One client of FED-PUB.
 
     Args:
@@ -120,7 +120,7 @@ class FedPubClient(Rounds):
         widths = silo.facts.features, preset.hidden, silo.facts.classes
         self.model = MaskedGCN(widths, preset.pruned, torch.Generator().manual_seed(seed)).to(place)
         self._steps = Adam(self.model.parameters(), lr=preset.learning_rate, weight_decay=preset.weight_decay)
-        self._dropout = Dropout(preset.dropout, seed + APART * (1 + silo.silo))
+        self._dropout = CoinDropout(preset.dropout, seed + APART * (1 + silo.silo))
         self._own = own_surroundings(silo.features, silo.alone.edges, place)
         self._public = public_graph(silo.facts.features, seed, place)
         self._labelled = torch.from_numpy(np.flatnonzero(silo.train)).to(place)
@@ -128,7 +128,7 @@ class FedPubClient(Rounds):
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """Own steps, and the average to go on from; figures are of what the steps of the round before came to."""
-        own = counts_of(self.silo, self._predicted)
+        own = counts_of(self.silo, self._predict)
         loss = self._learn()
         self.kept["predicted"] = self._classes()
         self._take_average()
@@ -138,17 +138,17 @@ class FedPubClient(Rounds):
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Scores what the last steps came to."""
-        return self.figures(counts_of(self.silo, self._predicted))
+        return self.figures(counts_of(self.silo, self._predict))
 
     @property
-    def _predicted(self) -> Ids:
+    def _predict(self) -> Ids:
         return self.kept["predicted"] if "predicted" in self.kept else self._classes()
 
     def _classes(self) -> Ids:
         self.model.eval()
         with torch.no_grad():
-            found: Ids = self.model(self._own, self._dropout).argmax(dim=1).cpu().numpy()
-        return found
+            classes: Ids = self.model(self._own, self._dropout).argmax(dim=1).cpu().numpy()
+        return classes
 
     def _learn(self) -> float:
         """Steps on the client's own loss; the loss before them. Without labelled nodes there is none."""
@@ -166,7 +166,7 @@ class FedPubClient(Rounds):
 
     def _penalty(self) -> torch.Tensor:
         """Of masks that are not sparse, and of weights that are far from the average; none before the first."""
-        shared = self.model.shared
+        shared = self.model.shared_parameters
         total = self._preset.sparsity * torch.stack([mask.abs().sum() for mask in self.model.masks]).sum()
         if "average" not in self.kept:
             return total
@@ -177,7 +177,7 @@ class FedPubClient(Rounds):
         """Tells the embedding, and takes over the average of all models for this client."""
         me, facts = self.silo.silo, self.silo.facts
         weights = similar(self._embeddings(), self._preset.temperature)
-        self.sent = flat(self.model.shared).astype(np.float64)
+        self.sent = flat(self.model.shared_parameters).astype(np.float64)
         exponent = self.talk.exponent(largest_magnitude(self.sent), self._grid.bound)
         terms: dict[int, Ids | int] = {
             other: self._grid.encode(shrunk(weights[other, me] * self.sent, exponent)) for other in range(facts.silos)
@@ -185,35 +185,35 @@ class FedPubClient(Rounds):
         told = self.talk.clients({**terms, me: len(self.sent)}, self._grid.largest, WEIGHTED_SUM)
         average = shrunk(self._grid.decode(told), -exponent) + weights[me, me] * self.sent
         self.kept["average"] = average.astype(np.float32)
-        overwrite(self.model.shared, self.kept["average"])
+        overwrite(self.model.shared_parameters, self.kept["average"])
 
     def _embeddings(self) -> Floats:
         """The functional embeddings of all clients, float64 [clients, hidden]."""
         own = self._embedding()
         self.talk.note(OWN_EMBEDDING, lambda: own[None])
-        heard = self.talk.exchange(AverageMessage.FUNCTIONAL_EMBEDDINGS, dict.fromkeys(self.silo.others, own[None]))
+        received = self.talk.exchange(AverageMessage.FUNCTIONAL_EMBEDDINGS, dict.fromkeys(self.silo.others, own[None]))
         for other in self.silo.others:
-            if len(heard[other]) != 1 or not np.isfinite(heard[other]).all():
+            if len(received[other]) != 1 or not np.isfinite(received[other]).all():
                 raise ProtocolError(f"silo {other} must tell one functional embedding of finite numbers; it does not")
-        heard[self.silo.silo] = own[None]
-        return np.concatenate(heard)
+        received[self.silo.silo] = own[None]
+        return np.concatenate(received)
 
     def _embedding(self) -> Floats:
         self.model.eval()
         with torch.no_grad():
-            mean = self.model.hidden(self._public, self._dropout).mean(dim=0)
+            mean = self.model.hidden_embeddings(self._public, self._dropout).mean(dim=0)
         return np.asarray(mean.cpu().numpy(), dtype=np.float64)
 
     @property
     def report(self) -> dict[str, Array]:
         """As of all training, the client's last average, and how much of its masks is pruned."""
         sparse = np.asarray(self.model.sparsity, dtype=np.float64)
-        return {**super().report, "own theta": flat(self.model.shared), "own sparsity": sparse}
+        return {**super().report, "own theta": flat(self.model.shared_parameters), "own sparsity": sparse}
 
     def state(self) -> dict[str, Array]:
         """The model with its masks, what Adam remembers, and where dropout's coins are."""
         own = {"own": flat(list(self.model.parameters())), "coins": self._dropout.position}
-        return {**super().state(), **own, **under("steps", remembered(self._steps))}
+        return {**super().state(), **own, **under("steps", optimiser_state(self._steps))}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""

@@ -21,8 +21,8 @@ from fgl_reproduction.methods.fedsage.generator import GeneratorPreset
 from fgl_reproduction.methods.fedsage.program import HONEST, FedSagePreset, clients_of, fedsage_preset
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.controls import Makers
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import RECORDED_ROUNDS, Plan, Subject, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
@@ -124,7 +124,7 @@ def claim_of(gradients: Scheme, averaging: Scheme, clients: int) -> Claim:
         averaging: adds up models; of either, one that promises nothing sends in the clear.
         clients: how many there are.
     """
-    return Claim((), TOLD, ()).joined(_gradients(gradients, clients)).joined(_models(averaging, clients))
+    return Claim((), TOLD, ()).join(_gradients(gradients, clients)).join(_models(averaging, clients))
 
 
 def _gradients(scheme: Scheme, clients: int) -> Claim:
@@ -177,7 +177,7 @@ def first_round(
     """
     job = clients_of(graph, {"clients": scheme}, preset, seed=seed)
     channel = job.channel(SimulationCoins(seed), Recording.everything(1))
-    process = job.opened(channel)
+    process = job.open(channel)
     process.begin()
     process.round(0)
     return generator_run(graph, preset, scheme, channel.transcript, label, "first round for generators")
@@ -256,15 +256,15 @@ class FedSageSubject(Subject):
         return replace(self, **{"preset": self.preset.with_generator(most, None).with_epochs(1), **changes})
 
 
-def fedsage_plan(method: FedSage, asked: Asked) -> Plan:
+def fedsage_plan(method: FedSage, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedsage_preset(method.preset).with_generator(method.generator_rounds, method.generated)
     preset = preset.with_epochs(method.epochs)
     runs, graph = beside_models(asked, CLIENTS), asked.federated(SPLIT)
     for run in runs:
         _check_clients(graph, run["schemes"][CLIENTS], run["schemes"][SERVER])
-    shared = asked.shared(graph, preset)
-    return Plan(
+    shared = asked.common_fields(graph, preset)
+    return AuditPlan(
         tuple(FedSageSubject(**shared, **run) for run in runs),
         {},  # attacks on it bring their controls
         NOTES,

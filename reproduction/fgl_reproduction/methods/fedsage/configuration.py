@@ -10,8 +10,8 @@ from fgl_secure.auditing.method import Method
 from fgl_secure.config_fields import choice
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class FedSage(Method):
         None, "most neighbours generated for a node, 0 for FedSage alone; None takes the preset's", least=0, shown="P"
     )
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.fedsage.audit_target import fedsage_plan
 

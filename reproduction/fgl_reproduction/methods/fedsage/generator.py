@@ -24,10 +24,10 @@ from torch.nn import functional
 
 from fgl_secure.errors import InputError
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.node_models import Matrix, Propagation, SageModel, Surroundings, degree_weights
 from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, overwrite, remembered, remind, unflatten
+from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unflatten
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Ids
 
@@ -110,8 +110,8 @@ class Hidden:
         kept = np.flatnonzero(stays)
         lost = np.unique(edges[:, ~stays[edges[0]] & stays[edges[1]]], axis=1)
         lost = lost[:, np.argsort(lost[1], kind="stable")]
-        at = np.searchsorted(kept, lost[1])
-        degree = np.bincount(at, minlength=len(kept))
+        index = np.searchsorted(kept, lost[1])
+        degree = np.bincount(index, minlength=len(kept))
         missing = np.minimum(degree, most).astype(np.int64)
         node = np.repeat(np.arange(len(kept)), missing)
         first = np.cumsum(degree) - degree
@@ -143,7 +143,7 @@ class NeighGen:
         self._encoder = encoder.to(device)
         widths = ((preset.latent, 1), (preset.latent, preset.width), (preset.width, silo.facts.features))
         drawn = [torch.nn.init.xavier_uniform_(torch.empty(shape), generator=coins) for shape in widths]
-        layers = [part.to(device).requires_grad_() for each in drawn for part in (each, torch.zeros(each.shape[1]))]
+        layers = [part.to(device).requires_grad_() for item in drawn for part in (item, torch.zeros(item.shape[1]))]
         self._degree, self.theta = layers[:2], layers[2:]
         self._features = torch.from_numpy(silo.features.copy()).to(device)
         self._steps = Adam(self.theta, lr=preset.learning_rate, weight_decay=preset.weight_decay)
@@ -158,7 +158,7 @@ class NeighGen:
         """Takes steps on all of it, on the client's own nodes."""
         everything = [*self._encoder.parameters(), *self._degree, *self.theta]
         steps = Adam(everything, lr=self._preset.learning_rate, weight_decay=self._preset.weight_decay)
-        graph = self._impaired()
+        graph = self._impair_graph()
         missing = torch.from_numpy(self._hidden.missing.astype(np.float32)).to(self._device)
         for number in range(self._preset.alone):
             z = self._encode(graph)
@@ -173,15 +173,15 @@ class NeighGen:
         """What it generates from in a round for all clients, float32 [r, latent]: embeddings under fresh noise."""
         if self._embeddings is None:
             with torch.no_grad():
-                self._embeddings = self._encode(self._impaired())[self._hidden.node]
+                self._embeddings = self._encode(self._impair_graph())[self._hidden.node]
         noise = self._noise(self.rows, self._preset.alone + number)
-        found: Floats = (self._embeddings + noise).cpu().numpy()
-        return found
+        result: Floats = (self._embeddings + noise).cpu().numpy()
+        return result
 
     def own_gradient(self, inputs: Floats) -> tuple[float, Array]:
         """The loss over the client's own hidden nodes, and its gradient, float32 [P]."""
         if not self.rows:
-            return 0.0, np.zeros(sum(each.numel() for each in self.theta), dtype=np.float32)
+            return 0.0, np.zeros(sum(item.numel() for item in self.theta), dtype=np.float32)
         loss = self._own_loss(torch.from_numpy(inputs).to(self._device))
         return float(loss.detach()), flat(torch.autograd.grad(loss, self.theta))
 
@@ -194,8 +194,8 @@ class NeighGen:
         """
         if not len(inputs):
             return np.zeros(len(theta), dtype=np.float32)
-        given = [each.requires_grad_() for each in unflatten(theta, self.theta)]
-        rows = generated(given, torch.tensor(inputs).to(self._device))
+        given = [item.requires_grad_() for item in unflatten(theta, self.theta)]
+        rows = generate(given, torch.tensor(inputs).to(self._device))
         near = self._features[nearest(rows.detach(), self._features)]
         return flat(torch.autograd.grad(self._preset.cross * (rows - near).square().mean(), given))
 
@@ -205,20 +205,20 @@ class NeighGen:
             parameter.grad = part
         self._steps.step()
 
-    def mended(self) -> tuple[Floats, Ids]:
+    def mend_graph(self) -> tuple[Floats, Ids]:
         """Features float32 [m + g, d] of own nodes and generated neighbours, and edges int64 [2, e] among them."""
         nodes = len(self._silo.nodes)
         with torch.no_grad():
             z = self._encode(self._graph(np.arange(nodes)))
             counts = self._counts(z).round().clamp(0, self._preset.most).long().cpu().numpy()
             node = np.repeat(np.arange(nodes), counts)
-            rows = generated(self.theta, z[node] + self._noise(len(node), MENDING)).cpu().numpy()
+            rows = generate(self.theta, z[node] + self._noise(len(node), MENDING)).cpu().numpy()
         new = nodes + np.arange(len(node))
         edges = np.concatenate([self._edges, np.stack([node, new]), np.stack([new, node])], axis=1)
         return np.concatenate([self._silo.features, rows]), edges
 
     def _own_loss(self, inputs: torch.Tensor) -> torch.Tensor:
-        rows, (row, near) = generated(self.theta, inputs), torch.from_numpy(self._hidden.pairs).to(self._device)
+        rows, (row, near) = generate(self.theta, inputs), torch.from_numpy(self._hidden.pairs).to(self._device)
         apart = (rows[row] - self._features[near]).square().mean(dim=1)
         least = torch.full((self.rows,), torch.inf, device=self._device)
         return least.scatter_reduce(0, row, apart, "amin").mean()
@@ -227,10 +227,10 @@ class NeighGen:
         return (z @ self._degree[0] + self._degree[1]).squeeze(1)
 
     def _encode(self, graph: Surroundings) -> torch.Tensor:
-        found: torch.Tensor = self._encoder(graph, Dropout(0.0, 0))
-        return found
+        result: torch.Tensor = self._encoder(graph, CoinDropout(0.0, 0))
+        return result
 
-    def _impaired(self) -> Surroundings:
+    def _impair_graph(self) -> Surroundings:
         return self._graph(self._hidden.kept)
 
     def _graph(self, nodes: Ids) -> Surroundings:
@@ -246,7 +246,7 @@ class NeighGen:
     def state(self) -> dict[str, Array]:
         """All parameters, and what the optimiser of fGen remembers."""
         every = [*self._encoder.parameters(), *self._degree, *self.theta]
-        return {"every": flat(every), **under("steps", remembered(self._steps))}
+        return {"every": flat(every), **under("steps", optimiser_state(self._steps))}
 
     def restore(self, state: Arrays) -> None:
         """Goes on where a state was taken."""
@@ -255,7 +255,7 @@ class NeighGen:
         self._embeddings = None
 
 
-def generated(theta: Sequence[torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
+def generate(theta: Sequence[torch.Tensor], inputs: torch.Tensor) -> torch.Tensor:
     """What a generator of parameters theta makes of inputs [r, latent]: float [r, d]."""
     weight, bias, last, last_bias = theta
     return torch.relu(inputs @ weight + bias) @ last + last_bias

@@ -26,7 +26,7 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import MessageKind
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.averaging import Averaged
+from fgl_secure.training.averaging import AveragedRounds
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import COUNTS
@@ -90,7 +90,7 @@ class SageMessage(MessageKind):
     GENERATOR = ("generator", "parameters of a client's generator of neighbours' features")
 
 
-class FedSageClient(Averaged):
+class FedSageClient(AveragedRounds):
     """One client of FedSage+.
 
     Args:
@@ -156,7 +156,7 @@ class FedSageClient(Averaged):
 
     def surroundings(self) -> Surroundings:
         """The client's graph with its generated neighbours."""
-        features, edges = self.neighgen.mended()
+        features, edges = self.neighgen.mend_graph()
         return graph_of(features, edges, self._kind, self.device)
 
     @property

@@ -20,8 +20,8 @@ from fgl_reproduction.methods.fedstar.configuration import FedStar
 from fgl_reproduction.methods.fedstar.program import HONEST, FedStarPreset, clients_of, fedstar_preset
 from fgl_reproduction.methods.fedstar.structure import StructureEncoder
 from fgl_secure.auditing.controls import Makers
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan, Subject, pooled_over
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
@@ -136,9 +136,9 @@ def present_degrees(local: FederatedGraph, preset: FedStarPreset) -> NDArray[np.
     for _ in range(preset.layers):
         reached[local.edges[0][reached[local.edges[1]]]] = True
     degree = np.clip(np.bincount(local.edges[0], minlength=local.num_devices), 1, preset.degrees)
-    found = np.zeros((local.num_silos, preset.degrees), dtype=np.bool_)
-    found[local.silo_of[reached], degree[reached] - 1] = True
-    return found
+    degrees = np.zeros((local.num_silos, preset.degrees), dtype=np.bool_)
+    degrees[local.silo_of[reached], degree[reached] - 1] = True
+    return degrees
 
 
 def first_round(
@@ -155,7 +155,7 @@ def first_round(
     """
     job = clients_of(graph, scheme, preset, seed=seed)
     channel = job.channel(SimulationCoins(seed), Recording.everything(1))
-    job.opened(channel).round(0)
+    job.open(channel).round(0)
     return attacked_round(channel.transcript, graph, preset, label, "first round of training", seed)
 
 
@@ -217,14 +217,14 @@ class FedStarSubject(Subject):
         return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True, clients_too=True))
 
 
-def fedstar_plan(method: FedStar, asked: Asked) -> Plan:
+def fedstar_plan(method: FedStar, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedstar_preset(method.preset).with_epochs(method.epochs)
     chosen = {name: getattr(method, name) or getattr(preset, name) for name in ("local_steps", "walks", "degrees")}
     preset, graph = replace(preset, **chosen), asked.federated()
-    shared, schemes = asked.shared(graph, preset), server_schemes(asked.runs, graph.num_silos)
-    return Plan(
-        tuple(FedStarSubject(**shared, schemes={SERVER: each}, name=each.name) for each in schemes),
+    shared, schemes = asked.common_fields(graph, preset), server_schemes(asked.runs, graph.num_silos)
+    return AuditPlan(
+        tuple(FedStarSubject(**shared, schemes={SERVER: scheme}, name=scheme.name) for scheme in schemes),
         {},  # attacks on it bring their controls
         NOTES,
         messages=int((~graph.crosses_silos).sum()),

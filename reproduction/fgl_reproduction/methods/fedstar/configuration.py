@@ -10,8 +10,8 @@ from fgl_secure.auditing.method import Method
 from fgl_secure.config_fields import choice
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class FedStar(Method):
         None, "n_dg: columns of the one-hot degree; None takes the preset's", least=1, shown="N"
     )
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.fedstar.audit_target import fedstar_plan
 

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import nn
 
-from fgl_reproduction.methods.fedstar.structure import Affine, StructureEncoder, structure_rows
+from fgl_reproduction.methods.fedstar.structure import StructureAffine, StructureEncoder, structure_rows
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.training.averaging import APART, Averaged
+from fgl_secure.training.averaging import APART, AveragedRounds
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.dropout import Dropout
+from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.node_models import Matrix, NodeModel, Propagation, Surroundings, degree_weights
 from fgl_secure.training.parameters import flat
@@ -123,19 +123,19 @@ class FedStarModel(NodeModel):
         super().__init__()
         hidden, layers = preset.hidden, preset.layers
         self.structure = StructureEncoder(preset.walks + preset.degrees, hidden, layers, common)
-        self.first = Affine(features, hidden, own)
-        self.inner = nn.ModuleList(Affine(2 * hidden, hidden, own) for _ in range(layers))
-        self.outer = nn.ModuleList(Affine(hidden, hidden, own) for _ in range(layers))
-        self.joint = Affine(2 * hidden, hidden, own)
-        self.last = Affine(hidden, hidden, own)
-        self.scores = Affine(hidden, classes, own)
+        self.first = StructureAffine(features, hidden, own)
+        self.inner = nn.ModuleList(StructureAffine(2 * hidden, hidden, own) for _ in range(layers))
+        self.outer = nn.ModuleList(StructureAffine(hidden, hidden, own) for _ in range(layers))
+        self.joint = StructureAffine(2 * hidden, hidden, own)
+        self.last = StructureAffine(hidden, hidden, own)
+        self.scores = StructureAffine(hidden, classes, own)
 
     @property
-    def shared(self) -> list[torch.Tensor]:
+    def shared_parameters(self) -> list[torch.Tensor]:
         """The structure encoder, and nothing that was learnt on features: the map of its inputs comes first."""
         return list(self.structure.parameters())
 
-    def forward(self, graph: Surroundings, dropout: Dropout) -> torch.Tensor:
+    def forward(self, graph: Surroundings, dropout: CoinDropout) -> torch.Tensor:
         """The scores, float [n, classes]."""
         assert isinstance(graph, StructuredGraph)
         x, encoded = self.first(graph.rows), self.structure(graph.structure, graph.neighbours)
@@ -143,11 +143,11 @@ class FedStarModel(NodeModel):
             x = outer(torch.relu(inner(graph.sums @ torch.cat([x, s], dim=1))))
             x = dropout(torch.relu(x), training=self.training)
         joint = self.joint(torch.cat([x, encoded[-1]], dim=1))
-        found: torch.Tensor = self.scores(dropout(torch.relu(self.last(joint)), training=self.training))
-        return found
+        result: torch.Tensor = self.scores(dropout(torch.relu(self.last(joint)), training=self.training))
+        return result
 
 
-class FedStarClient(Averaged):
+class FedStarClient(AveragedRounds):
     """One client of FedStar.
 
     Args:
@@ -161,7 +161,7 @@ class FedStarClient(Averaged):
         self, talk: Collectives, preset: FedStarPreset, *, seed: int = 0, device: torch.device | None = None
     ) -> None:
         facts, own = talk.silo.facts, seed + APART * (1 + talk.silo.silo)
-        coins = (torch.Generator().manual_seed(each) for each in (seed, own))
+        coins = (torch.Generator().manual_seed(item) for item in (seed, own))
         super().__init__(
             talk, preset, FedStarModel(facts.features, facts.classes, preset, *coins), seed=seed, device=device
         )
@@ -175,7 +175,7 @@ class FedStarClient(Averaged):
     def report(self) -> dict[str, Array]:
         """As of averaging: "theta" is the structure encoder after the last round; and the whole model."""
         model = self.learner.model
-        return {**super().report, "theta": flat(model.shared), "own theta": flat(list(model.parameters()))}
+        return {**super().report, "theta": flat(model.shared_parameters), "own theta": flat(list(model.parameters()))}
 
 
 def clients_of(

@@ -39,14 +39,14 @@ def structure_rows(nodes: int, edges: NDArray[np.int64], walks: int, degrees: in
     return np.concatenate([walk_returns(step, walks, symmetric=symmetric), one_hot], axis=1).astype(np.float32)
 
 
-class Product(Protocol):
+class MatrixProduct(Protocol):
     """A matrix that never changes, from the left: see `fgl_secure.training.node_models.Matrix`."""
 
     def __matmul__(self, values: torch.Tensor) -> torch.Tensor:
         """The product, differentiable in the values."""
 
 
-class Affine(nn.Module):
+class StructureAffine(nn.Module):
     """x W + b with PyTorch's usual initial distribution, drawn from a generator.
 
     Attributes:
@@ -60,10 +60,10 @@ class Affine(nn.Module):
         self.weight = nn.Parameter(torch.empty(inputs, outputs).uniform_(-edge, edge, generator=coins))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-edge, edge, generator=coins))
 
-    def forward(self, values: torch.Tensor | Product) -> torch.Tensor:
+    def forward(self, values: torch.Tensor | MatrixProduct) -> torch.Tensor:
         """From [n, inputs] to [n, outputs]."""
-        found: torch.Tensor = values @ self.weight + self.bias
-        return found
+        result: torch.Tensor = values @ self.weight + self.bias
+        return result
 
 
 class StructureEncoder(nn.Module):
@@ -78,10 +78,10 @@ class StructureEncoder(nn.Module):
 
     def __init__(self, inputs: int, hidden: int, layers: int, coins: torch.Generator) -> None:
         super().__init__()
-        self.embedding = Affine(inputs, hidden, coins)
-        self.convolutions = nn.ModuleList(Affine(hidden, hidden, coins) for _ in range(layers))
+        self.embedding = StructureAffine(inputs, hidden, coins)
+        self.convolutions = nn.ModuleList(StructureAffine(hidden, hidden, coins) for _ in range(layers))
 
-    def forward(self, rows: torch.Tensor, neighbours: Product) -> list[torch.Tensor]:
+    def forward(self, rows: torch.Tensor, neighbours: MatrixProduct) -> list[torch.Tensor]:
         """What each layer makes of a graph.
 
         Args:
@@ -91,8 +91,8 @@ class StructureEncoder(nn.Module):
         Returns:
             layers + 1 times float [n, hidden], the embedding first.
         """
-        found = [self.embedding(rows)]
+        result = [self.embedding(rows)]
         for convolution in self.convolutions:
-            assert isinstance(convolution, Affine)
-            found.append(torch.tanh(neighbours @ (found[-1] @ convolution.weight) + convolution.bias))
-        return found
+            assert isinstance(convolution, StructureAffine)
+            result.append(torch.tanh(neighbours @ (result[-1] @ convolution.weight) + convolution.bias))
+        return result

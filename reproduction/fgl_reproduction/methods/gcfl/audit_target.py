@@ -6,11 +6,11 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from fgl_reproduction.methods.gcfl.clusters import Clustered, ClusterRule
+from fgl_reproduction.methods.gcfl.clusters import ClusterRule, GCFLClient
 from fgl_reproduction.methods.gcfl.configuration import GCFL
 from fgl_secure.attacks.base import DataSecret
-from fgl_secure.auditing.method import Asked
-from fgl_secure.auditing.plan import Plan
+from fgl_secure.auditing.method import AuditRequest
+from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.methods.fedavg.audit_target import FedAvgSubject, claim_of, fedavg_plan
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret
 
@@ -45,10 +45,10 @@ class GCFLSubject(FedAvgSubject):
     @property
     def claim(self) -> Claim:
         """That of federated averaging, said of a cluster's mean."""
-        return clustered(claim_of(self.rule, self.graph.num_silos), self.least)
+        return cluster_claim(claim_of(self.rule, self.graph.num_silos), self.least)
 
 
-def clustered(claim: Claim, least: int) -> Claim:
+def cluster_claim(claim: Claim, least: int) -> Claim:
     """What is promised of one sum over all clients, said of sums over clusters.
 
     Args:
@@ -57,7 +57,7 @@ def clustered(claim: Claim, least: int) -> Claim:
     """
     if not claim.guarantees:
         return Claim((), CLUSTER_LEAKS, claim.assumptions)
-    kept = tuple(_of_clusters(each, least) for each in claim.guarantees if least > 1)
+    kept = tuple(_of_clusters(guarantee, least) for guarantee in claim.guarantees if least > 1)
     alone = () if least > 1 else (_ALONE,)
     return Claim(kept, (*claim.leaks_by_design, *alone, *CLUSTER_LEAKS), claim.assumptions)
 
@@ -75,18 +75,18 @@ def _of_clusters(inner: Guarantee, least: int) -> Guarantee:
     limits = {Role.SILO: least - 2}
     coalition = {role: min(count, limits.get(role, count)) for role, count in inner.coalition.items()}
     statement = f"{inner.statement}; a sum is over one cluster, of {least} clients at least"
-    kept = {role: count for role, count in coalition.items() if count > 0}
-    return replace(inner, coalition=kept, statement=statement)
+    remaining = {role: count for role, count in coalition.items() if count > 0}
+    return replace(inner, coalition=remaining, statement=statement)
 
 
-def gcfl_plan(method: GCFL, asked: Asked) -> Plan:
+def gcfl_plan(method: GCFL, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     rule = ClusterRule(method.mean_norm, method.largest_norm, method.length, method.after, method.least)
-    plan = fedavg_plan(method, asked, partial(Clustered, rule=rule))
-    subjects = tuple(_subject(each, method.least) for each in plan.subjects if isinstance(each, FedAvgSubject))
+    plan = fedavg_plan(method, asked, partial(GCFLClient, rule=rule))
+    subjects = tuple(_subject(subject, method.least) for subject in plan.subjects if isinstance(subject, FedAvgSubject))
     return replace(plan, subjects=subjects, notes=(*plan.notes, *NOTES))
 
 
 def _subject(averaging: FedAvgSubject, least: int) -> GCFLSubject:
-    same: dict[str, Any] = {each.name: getattr(averaging, each.name) for each in fields(averaging)}
+    same: dict[str, Any] = {field.name: getattr(averaging, field.name) for field in fields(averaging)}
     return GCFLSubject(**same, least=least)

@@ -15,7 +15,7 @@ import networkx as nx
 import numpy as np
 
 from fgl_secure.errors import InputError
-from fgl_secure.methods.fedavg.program import FedAvg
+from fgl_secure.methods.fedavg.program import FedAvgClient
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.presets import Preset
@@ -96,7 +96,7 @@ class Clusters:
         """Cuts a cluster in two, unless it has too few clients for that."""
         if len(members) < 2 * self._rule.least:
             return False
-        _, other = cut(warped(self._norms[:, members].T), self._rule.least)
+        _, other = cut(dtw_distances(self._norms[:, members].T), self._rule.least)
         self.of[members[other]] = self.count
         return True
 
@@ -109,7 +109,7 @@ class Clusters:
         self.of, self._norms = state["of"].copy(), state["norms"].copy()
 
 
-def warped(sequences: Floats) -> Floats:
+def dtw_distances(sequences: Floats) -> Floats:
     """Distances by dynamic time warping, float64 [n, n], of sequences [n, t].
 
     That of two is the root of the least sum of squared differences along a path through all pairs of their entries
@@ -161,7 +161,7 @@ def _in_order(weights: Floats, least: int) -> tuple[Ids, Ids]:
     return np.sort(order[:size]), np.sort(order[size:])
 
 
-class Clustered(FedAvg):
+class GCFLClient(FedAvgClient):
     """One client's copy of its cluster's model: federated averaging with a mean for each cluster, and norms of clients.
 
     Each client puts its update into its cluster's part of one sum, and zeros into the others', so that the sum has the
@@ -176,7 +176,7 @@ class Clustered(FedAvg):
         talk: the collectives of the run.
         preset: how to train.
         rule: when a cluster splits.
-        rest: as for `FedAvg`.
+        rest: as for `FedAvgClient`.
 
     Attributes:
         clusters: who averages with whom.

@@ -11,8 +11,8 @@ from fgl_secure.errors import InputError
 from fgl_secure.methods.fedavg.configuration import FedAvg
 
 if TYPE_CHECKING:
-    from fgl_secure.auditing.method import Asked
-    from fgl_secure.auditing.plan import Plan
+    from fgl_secure.auditing.method import AuditRequest
+    from fgl_secure.auditing.plan import AuditPlan
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class GCFL(FedAvg):
                 f"noise must not be given for gcfl, whose norms would be told without any; found {self.noise}"
             )
 
-    def make_plan(self, asked: Asked) -> Plan:
+    def make_plan(self, asked: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.gcfl.audit_target import gcfl_plan
 
