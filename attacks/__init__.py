@@ -1,8 +1,8 @@
 """Attacks: what a coalition infers from the view it had of a run.
 
 `attack(name)` gives one by name and `names()` lists them; the classes are in the families' packages, each with what
-attackers of the family may know and what they are scored against. `match`, `invert`, `edges_from_product`, `find_contained`
-and `differences` attack arrays of your own.
+attackers of the family may know and what they are scored against. `match`, `invert`, `edges_from_product`,
+`find_contained` and `differences` attack arrays of your own.
 """
 
 from __future__ import annotations

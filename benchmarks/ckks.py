@@ -189,12 +189,13 @@ def _single_ciphertexts() -> Iterator[Timing]:
 def _figures(sketch: _Way, dense: _Way, rows: _Way) -> Iterator[BoundedFigure]:
     from_sample = f"extrapolated from {SAMPLED_ROWS} of {SHAPE[0]} rows"
     for name, way in (("sketch", sketch), ("dense packing", dense)):
-        yield BoundedFigure(f"{name}: bytes of one TenSEAL vector a row over ours", rows.sent / way.sent, BoundSide.AT_LEAST,
-                     BYTES_BOUND, basis=f"{from_sample}; keys included")  # fmt: skip
+        yield BoundedFigure(f"{name}: bytes of one TenSEAL vector a row over ours", rows.sent / way.sent,
+                     BoundSide.AT_LEAST, BYTES_BOUND, basis=f"{from_sample}; keys included")  # fmt: skip
     yield BoundedFigure("sketch: time of one TenSEAL vector a row over ours", rows.timing.median / sketch.timing.median,
-                 BoundSide.AT_LEAST, TIME_BOUND, basis=f"{from_sample}; all parties' work, one after the other")  # fmt: skip
-    yield BoundedFigure("dense packing: time over the sketch's", dense.timing.median / sketch.timing.median, BoundSide.AT_LEAST, 1,
-                 "a sketch of full rows is longer than the rows")  # fmt: skip
+                 BoundSide.AT_LEAST, TIME_BOUND,
+                 basis=f"{from_sample}; all parties' work, one after the other")  # fmt: skip
+    yield BoundedFigure("dense packing: time over the sketch's", dense.timing.median / sketch.timing.median,
+                 BoundSide.AT_LEAST, 1, "a sketch of full rows is longer than the rows")  # fmt: skip
 
 
 PART = BenchPart(_pieces)

@@ -87,8 +87,8 @@ class Collective:
 
         Args:
             rows: [n, d]; reals where there is a code or the scheme sums reals, integers up to the topology's bound
-                else. In a backward step the rows are the groups of the forward pass. Integers may be `LazyArray`, made when
-                they are handed in; they are laid out where they are recorded, or the scheme can't read them so.
+                else. In a backward step the rows are the groups of the forward pass. Integers may be `LazyArray`, made
+                when they are handed in; they are laid out where they are recorded, or the scheme can't read them so.
             step: when; no two sums of a collective may have the same.
             vetoes: bool [n], which owners of rows veto the sum, where they may; see `is_vetoed`.
 
@@ -154,7 +154,7 @@ class Collective:
 
     @property
     def contributors(self) -> NDArray[np.int64] | None:
-        """Party identifiers of those whose rows are in the last sum, where there is one; see `SumMachine.contributors`."""
+        """Party identifiers of those whose rows are in the last sum, if any; see `SumMachine.contributors`."""
         result = [machine.contributors for machine in self._machines]
         return next((parties for parties in result if parties is not None), None)
 

@@ -111,7 +111,7 @@ def prepare_parties(folder: Path, config: dict[str, str | int]) -> list[dict[str
 def run_on(
     federation: LocalFederation, folder: Path, config: dict[str, str | int], timeout: float, trouble: Sequence[str]
 ) -> dict[str, np.ndarray]:
-    """Runs the app on a federation of SuperNodes that are configured as `prepare_parties` says; returns what silos report.
+    """Runs the app on a federation of SuperNodes that are configured as `prepare_parties` says; returns silos' reports.
 
     Args:
         federation: without its node LATE if one is to come late.

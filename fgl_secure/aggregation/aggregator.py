@@ -282,8 +282,8 @@ class SecureAggregator:
             coins: of this client; None takes those of this process.
             identity: the key that it signs with, if clients have any.
             identities: the others' public keys, as this client knows them from elsewhere.
-            kept: `ClientRound.rounding_errors` of its round before, where an earlier process made it and errors are fed back; None
-                takes what it kept in this one.
+            kept: `ClientRound.rounding_errors` of its round before, where an earlier process made it and errors are fed
+                back; None takes what it kept in this one.
 
         Raises:
             InputError: no such client, session or number, or it has taken part in this round already.

@@ -336,7 +336,7 @@ class RoundedEncoding(_BaseTensorEncoding):
     The error of the mean over k clients with weights that add up to W. Every number is less than a unit off, so a mean
     is less than k unit / W off from that of the numbers, and on average it is right. With weight fraction bits g, W is
     off by up to k 2^-(g + 1), and the mean by as large a part of it. Then come the division and the tensor's type, as
-    in `TensorEncoding`. Where errors are fed back, the mean is that of the numbers with what was kept of the round before.
+    in `TensorEncoding`. Where errors are fed back, the mean is that of the numbers with the errors of the round before.
 
     Attributes:
         numbers: how floats and integers are written: a part for each float tensor; whole are all integers in the

@@ -157,7 +157,8 @@ def _loss(rules: Rules, code: Code, entry: TensorEntry, sizes: Mapping[int, floa
     largest = max(sizes, key=lambda client: sizes[client])
     whose = f"the largest, of client {largest}, reach 2^{math.ceil(math.log2(sizes[largest]))}: leave that client out, "
     return (
-        f"{_describe_range(rules, code, entry.name)}, and those of {len(lost)} of {len(sizes)} clients here are smaller; "
+        f"{_describe_range(rules, code, entry.name)}, and those of {len(lost)} of {len(sizes)} clients here are "
+        f"smaller; "
         f"{whose if rules.bound is None and largest not in lost else ''}{_remedy(rules)}"
     )
 

@@ -18,7 +18,7 @@ SEAL as TenSEAL binds it: rings of our parameters, coefficients in and out, seri
 TenSEAL's own contexts make relinearisation keys whatever one does and need a special prime for them, its vectors have
 N / 2 real slots in floating point, and `make_context_public` keeps a decryptor. `tenseal.sealapi` has none of that.
 Ciphertexts stay in coefficient form, where integers are added exactly. Its polynomials can be read, not set, and its
-encoder rounds floats: so `SealContext.trivial` writes SEAL's uncompressed form itself. All else is SEAL's own save and load.
+encoder rounds floats: so `SealContext.trivial` writes SEAL's uncompressed form itself; all else is SEAL's own.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class IdealCryptography(Cryptography):
         return int.from_bytes(public) < len(self._owners)
 
     def agree(
-        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes], width: int = 0,
-        heard: Mapping[int, bytes] = NOTHING_HEARD,  # noqa: ARG002  # of real ones
+        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes],
+        width: int = 0, heard: Mapping[int, bytes] = NOTHING_HEARD,  # noqa: ARG002  # of real ones
     ) -> dict[int, bytes]:  # fmt: skip
         """Names of pairs, and their masks at once where they are for some."""
         result = {}

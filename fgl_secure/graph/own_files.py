@@ -158,7 +158,8 @@ def _label_notes(labels: NDArray[np.int64]) -> Iterator[str]:
         yield f"{without:,} nodes have label -1 and are in no mask; attacks on labels leave them out"
     if len(used) < classes:
         remedy = "" if without else "; numpy.unique(y, return_inverse=True)[1] numbers them without gaps"
-        yield f"labels {_join_names(used.tolist())} make {classes:,} classes, {classes - len(used):,} without a node{remedy}"
+        empty = f"{classes - len(used):,} without a node{remedy}"
+        yield f"labels {_join_names(used.tolist())} make {classes:,} classes, {empty}"
 
 
 def _other_notes(given: Mapping[str, Any], unused: Collection[str]) -> Iterator[str]:

@@ -200,9 +200,9 @@ class Remark:
 class Machine(ABC):
     """A role, for the set of its parties that one process hosts.
 
-    A driver gives a machine everything that arrives for its parties (`receive`), and then, when all has arrived that will,
-    asks what leaves (`step`). Who stays silent, lies or is late does so in the driver's hands: a machine takes what
-    there is. Between two turns a machine is nothing but arrays, so that it can go on in another process.
+    A driver gives a machine everything that arrives for its parties (`receive`), and then, when all has arrived that
+    will, asks what leaves (`step`). Who stays silent, lies or is late does so in the driver's hands: a machine takes
+    what there is. Between two turns a machine is nothing but arrays, so that it can go on in another process.
     """
 
     def __init__(self, parties: Ids) -> None:

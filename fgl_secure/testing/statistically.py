@@ -295,8 +295,8 @@ class _Contest:
             words(self.a.coalition),
             last.is_rejected,
             _words(last),
-            f"{power.detectable_bias:.3g} in one bit of the view, {power.classifier:.3g} by the classifier, with probability "
-            f"{POWER:g} at level {power.alpha:g} over {power.tests} tests, {power.n} samples per arm, "
+            f"{power.detectable_bias:.3g} in one bit of the view, {power.classifier:.3g} by the classifier, with "
+            f"probability {POWER:g} at level {power.alpha:g} over {power.tests} tests, {power.n} samples per arm, "
             f"{len(pairs.chosen)} of {pairs.possible} pairs and {len(joins.relations)} linear relations of coordinates",
             power.detectable_bias,
             (*notes, *([note] if note else [])),

@@ -102,8 +102,8 @@ def _compare_distributions(protocol: Protocol, a: Inputs, b: Inputs, advantage: 
         _OBSERVER,
         last.is_rejected,
         f"{last.strongest}, adjusted p-value {last.p_value:.3g}",
-        f"{power.detectable_bias:.3g} in one bit of the trace, with probability {POWER:g} at level {power.alpha:g} over {_TESTS} "
-        f"tests, {power.n} runs of each input",
+        f"{power.detectable_bias:.3g} in one bit of the trace, with probability {POWER:g} at level {power.alpha:g} "
+        f"over {_TESTS} tests, {power.n} runs of each input",
         power.detectable_bias,
         tuple(f"{item.strongest}, adjusted p-value {item.p_value:.3g}" for item in result if len(result) > 1),
     )

@@ -158,8 +158,8 @@ class Probe:
             result = " and ".join(str(item.reshape(-1)[0]) for item in values)
             raise VacuousTestError(
                 f"{' and '.join(self.inputs)} must hold different values of those who send, or what cancels between "
-                f"equal values stays unseen; found {result} everywhere: take different ones, or waive the rule 'values' "
-                "with a reason"
+                f"equal values stays unseen; found {result} everywhere: take different ones, or waive the rule "
+                "'values' with a reason"
             )
 
     def _require_read(self, runs: list[Transcript]) -> None:

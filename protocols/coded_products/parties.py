@@ -280,8 +280,8 @@ class ProductSilos(CheckpointedMachine):
         if len(used) < plan.required_relays:
             missing = ", ".join(name_of(int(relay)) for j, relay in enumerate(plan.relays) if j not in used)
             raise ProtocolError(
-                f"2 T + 1 = {plan.required_relays} relays must answer {name_of(owner)} for the same devices; found {len(used)} "
-                f"in round {self.now.round}, without {missing}"
+                f"2 T + 1 = {plan.required_relays} relays must answer {name_of(owner)} for the same devices; found "
+                f"{len(used)} in round {self.now.round}, without {missing}"
             )
         for j in set(answered.tolist()) - set(used):
             what = "the relay adds up other devices' products than the rest: its answer is not used"
@@ -300,7 +300,8 @@ class ProductSilos(CheckpointedMachine):
             relays = ", ".join(name_of(int(plan.relays[j])) for j in used)
             raise ProtocolError(
                 f"the answers of {relays} in round {self.now.round} must lie on one polynomial of degree {2 * plan.T}; "
-                f"more than {(len(used) - plan.required_relays) // 2} of them are wrong, and {len(used)} relays tell no more"
+                f"more than {(len(used) - plan.required_relays) // 2} of them are wrong, and {len(used)} relays "
+                "tell no more"
             ) from error
         for place in wrong:
             relay = int(plan.relays[used[place]])

@@ -93,16 +93,16 @@ def claim_of(
     more: tuple[str, ...] = _RANDOM_DROPOUTS if sparse else ()
     if graph is not None:
         more += (
-            f"where up to {graph.max_dropouts:,} of {graph.senders:,} senders drop out at random, the sum is opened but for a "
-            f"probability of at most {_chance(graph.recovery_bits)}, in which it stops and nothing is",
+            f"where up to {graph.max_dropouts:,} of {graph.senders:,} senders drop out at random, the sum is opened "
+            f"but for a probability of at most {_chance(graph.recovery_bits)}, in which it stops and nothing is",
         )
     return Claim(tuple(promises), SUM_LEAKS, (*_ASSUMPTIONS, primitives(keys), *more))
 
 
 def _of(graph: SparseGraph) -> str:
     return (
-        f"each of {graph.senders:,} senders has {graph.degree} neighbours, of whom {graph.required_shares} open its secrets, "
-        f"and up to {graph.max_dropouts:,} drop out"
+        f"each of {graph.senders:,} senders has {graph.degree} neighbours, of whom {graph.required_shares} open its "
+        f"secrets, and up to {graph.max_dropouts:,} drop out"
     )
 
 

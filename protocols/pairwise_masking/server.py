@@ -370,8 +370,8 @@ class MaskingServer(AggregationServer):
         short = wanted[result[wanted] < self._plan.required_shares]
         if len(short):
             raise TooFewClientsError(
-                f"{self._plan.required_shares} shares are needed to unmask client {short[0]} in stage {Stage.OPENING.name} "
-                f"({Stage.OPENING:d}); found {result[short[0]]}"
+                f"{self._plan.required_shares} shares are needed to unmask client {short[0]} in stage "
+                f"{Stage.OPENING.name} ({Stage.OPENING:d}); found {result[short[0]]}"
             )
         return self._plan.sharing.open_each(shares, there, circles.closed_neighbours, wanted, self._coins)
 

@@ -105,7 +105,8 @@ def _figure(figure: AttackFigure) -> dict[str, Any]:
 
 def _figure_lines(result: InversionResult) -> list[str]:
     return [
-        f"{figure.found.metric:<34}{figure.found.value:.3f} [{figure.found.interval.low:.2f}, {figure.found.interval.high:.2f}]"
+        f"{figure.found.metric:<34}{figure.found.value:.3f} [{figure.found.interval.low:.2f}, "
+        f"{figure.found.interval.high:.2f}]"
         f"  random {figure.found.random:.3f}  prior {figure.found.prior:.3f}  permuted truth {figure.null.value:.3f}"
         for figure in result.figures
     ]

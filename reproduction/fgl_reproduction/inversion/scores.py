@@ -47,8 +47,8 @@ def row_scores(result: NDArray[Any], true: NDArray[Any]) -> RowScores:
     """Compares rows [m, d] that are in the same order."""
     error = np.asarray(result, dtype=np.float64) - true
     return RowScores(
-        float(np.sqrt((error**2).mean())), float(cosines(result, true).mean()), float(is_recovered(result, true).mean()),
-        len(true),
+        float(np.sqrt((error**2).mean())), float(cosines(result, true).mean()),
+        float(is_recovered(result, true).mean()), len(true),
     )  # fmt: skip
 
 

@@ -42,7 +42,8 @@ def figures(table: PaperTable, entry: LedgerEntry) -> str:
 
 def _how(done: Reproduction) -> str:
     choices = done.choices
-    runs = f"{len(choices.seeds_of_runs)} run{'s' * (len(choices.seeds_of_runs) > 1)}, seed {', '.join(map(str, choices.seeds_of_runs))}"
+    seeds = choices.seeds_of_runs
+    runs = f"{len(seeds)} run{'s' * (len(seeds) > 1)}, seed {', '.join(map(str, seeds))}"
     epochs = "" if choices.epochs is None else f", at most {choices.epochs} epochs"
     return f"{choices.preset} preset{epochs}, {runs}, {done.table.method} under {choices.scheme}"
 

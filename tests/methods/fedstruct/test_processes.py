@@ -70,7 +70,8 @@ RUNS: dict[str, tuple[FedStructTask, bool]] = {
     "no g, clients' shares, mean over clients": (
         FedStructTask(
             replace(
-                SMALL, structure_hidden=None, weighting=Weighting.NODES, averaging=AccuracyAveraging.CLIENTS, selection=None
+                SMALL, structure_hidden=None, weighting=Weighting.NODES,
+                averaging=AccuracyAveraging.CLIENTS, selection=None,
             ),
             RowExchange(MASKS, MASKS),
         ), False,
