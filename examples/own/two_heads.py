@@ -27,7 +27,7 @@ class TwoHeads(MessageLayer):
         return torch.ones_like(degrees.heard)
 
     def local_state(self, h):
-        return torch.hstack([head.kept(h) for head in self.heads])
+        return torch.hstack([head.local_state(h) for head in self.heads])
 
     def message(self, kept, degrees):
         return torch.hstack([one.message(h, degrees) for one, h in zip(self.heads, kept.chunk(HEADS, 1), strict=True)])

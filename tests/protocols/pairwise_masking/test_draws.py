@@ -154,7 +154,7 @@ def same_circle_without_one(sent: Sent, run: Sum) -> bytes:
     revealed = fields["revealed"][0] & (np.arange(N) != gone)
     seed = GraphSeed(machine._pledges(0), revealed, fields["digests"][0], fields["nonces"][0]).seed
     circle = machine._plan.circles(NOW, seed).closed_neighbours[sent.receiver - 1]
-    publics = [run.machines[v + 1]._published(0) for v in circle.tolist()]  # type: ignore[attr-defined]
+    publics = [run.machines[v + 1]._public_keys(0) for v in circle.tolist()]  # type: ignore[attr-defined]
     sealing, mask = (np.stack([np.frombuffer(keys[at], dtype=np.uint8) for keys in publics]) for at in (0, 1))
     listed = circle != gone
     return changed(sent, revealed=revealed[None], listed=listed[None], sealing=sealing[None], mask=mask[None])
@@ -211,7 +211,7 @@ def ground(machine: MaskingClients, fields: Fields) -> Fields:
 def listed_in(run: Sum, machine: MaskingClients, made: Fields) -> Fields:
     """The keys of a client's circle by a draw."""
     circle = machine._plan.circles(NOW, draw_of(machine, made).seed).closed_neighbours[int(machine._places[0])]
-    publics = [run.machines[v + 1]._published(0) for v in circle.tolist()]  # type: ignore[attr-defined]
+    publics = [run.machines[v + 1]._public_keys(0) for v in circle.tolist()]  # type: ignore[attr-defined]
     sealing, mask = (np.stack([np.frombuffer(keys[at], dtype=np.uint8) for keys in publics]) for at in (0, 1))
     return {"sealing": sealing, "mask": mask, "listed": np.ones(len(circle), dtype=np.bool_)}
 
