@@ -177,7 +177,7 @@ def _simulation(config: dict[str, str | int], timeout: float) -> dict[str, np.nd
 
 def job_of(config: dict[str, str | int]) -> Job:
     """Return what is run, and which silo holds what."""
-    return Job(task.run_of(config).task, task.federated(int(config["silos"])))
+    return Job(task.run_of(config).task, task.load_graph(int(config["silos"])))
 
 
 def verdict(result: dict[str, np.ndarray], expected: TrainingResult) -> int:

@@ -63,7 +63,7 @@ class AuditRequest:
             InputError: there are fewer silos.
         """
         assert not isinstance(self.data, GraphSets)
-        graph = self.data if isinstance(self.data, FederatedGraph) else self.data.federated(self.seed, fractions)
+        graph = self.data if isinstance(self.data, FederatedGraph) else self.data.load(self.seed, fractions)
         if graph.num_silos < least:
             raise InputError(f"silos must be at least {least} for {self.method.name}; found {graph.num_silos}")
         return graph

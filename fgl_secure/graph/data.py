@@ -63,7 +63,7 @@ class Data:
     def __post_init__(self) -> None:
         check_choices(self)
 
-    def federated(self, seed: int = 0, fractions: tuple[float, float, float] = THIRDS) -> FederatedGraph:
+    def load(self, seed: int = 0, fractions: tuple[float, float, float] = THIRDS) -> FederatedGraph:
         """Loads the graph, splits its nodes and assigns them to silos.
 
         Args:

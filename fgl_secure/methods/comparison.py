@@ -345,7 +345,7 @@ def _facts(source: Source, seed: int) -> dict[str, object]:
     """What the data are, with a digest where a file or a caller's arrays may change under the same name."""
     if isinstance(source, GraphSets):
         return {"dataset": source.load(seed).name, "partition": "as drawn"}
-    graph = source if isinstance(source, FederatedGraph) else source.federated(seed)
+    graph = source if isinstance(source, FederatedGraph) else source.load(seed)
     if not graph.test_mask.any():
         raise InputError("masks.test must mark at least one node, methods are compared on test nodes; found none")
     arrays = (graph.graph.features, graph.graph.edges, graph.graph.labels, graph.silo_of, graph.train_mask)

@@ -173,7 +173,7 @@ def _print() -> None:
         found, size = audited(independent_units(row), row["detectable"]), row["detectable"]
         counts = caught(found, row["prior"], exact=row["arms"] is None), covered(found, size)
         print(f"| {name_of(row)} | {row['n']:,} | {row['prior']:.3f} | {size:.4f} | {counts[0]} | {counts[1]} |")
-    graph = Data("Cora").federated(0)
+    graph = Data("Cora").load(0)
     for kind, family in FAMILIES.items():
         plant = family(graph)
         figure = silent(plant)

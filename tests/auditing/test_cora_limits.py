@@ -67,7 +67,7 @@ def test_intervals_of_independent_units_cover(row: Row) -> None:
 @pytest.fixture(scope="module")
 def cora(data_root: Path) -> FederatedGraph:  # noqa: ARG001  # sets up a cache of its own
     """As the audit has it."""
-    return Data("Cora").federated(0)
+    return Data("Cora").load(0)
 
 
 @pytest.mark.parametrize("kind", FAMILIES)

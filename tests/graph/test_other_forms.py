@@ -83,10 +83,10 @@ def test_folders_and_files_that_are_not_there_are_refused() -> None:
     for name in ("ogb/raw/edge.csv", "no.pt"):
         status, line = said(name)
         assert (status, "found nothing" in line, OWN in line) == (2, True, True)
-    assert Data("digits", silos=2).federated().num_devices == 1797
+    assert Data("digits", silos=2).load().num_devices == 1797
     for name in ("none.npz", "no/none.npz", "a\0b.npz", "x" * 300 + ".npz"):
         with pytest.raises(DataNotFoundError):
-            Data(name).federated()
+            Data(name).load()
 
 
 def test_names_in_capitals_are_files_and_a_blank_too_much_is_told() -> None:
@@ -109,7 +109,7 @@ def test_saved_objects_are_converted_as_the_line_says(saved: str, monkeypatch: p
     code = re.search(r"by: (import .*\)\));", line)
     assert code is not None
     exec(code[1], {})  # noqa: S102  # the remedy, as a user would run it
-    graph = Data("graph.npz", silos=2).federated()
+    graph = Data("graph.npz", silos=2).load()
     assert graph.train_mask.tolist() == MASKS["train_mask"].tolist()
     assert graph.edges.shape == (2, 2 * N)
 
@@ -223,7 +223,7 @@ def test_the_conversions_of_the_page_work() -> None:
     whole = PygData(**{key: torch.from_numpy(value) for key, value in {**RING, **MASKS}.items()})
     InMemoryDataset.save([whole], "data.pt")
     np.savez("graph.npz", **torch.load("data.pt", weights_only=False)[0])
-    assert Data("graph.npz", silos=2).federated().test_mask.tolist() == MASKS["test_mask"].tolist()
+    assert Data("graph.npz", silos=2).load().test_mask.tolist() == MASKS["test_mask"].tolist()
     data = from_networkx(networkx.cycle_graph(N))
     data.x, data.y = whole.x, whole.y
     assert FederatedGraph.from_pyg(data, 2).edges.shape == (2, 2 * N)

@@ -102,7 +102,7 @@ def test_a_split_is_taken_in_every_form(tmp_path: Path, form: Form) -> None:
     for given in (masks, tensors, {key: mask.tolist() for key, mask in masks.items()}):
         assert split_of(FederatedGraph.from_pyg(pyg(**given), 3)) == WANTED
     path = written(tmp_path / "mine.npz", **masks)
-    assert split_of(Data(str(path), silos=3).federated()) == WANTED
+    assert split_of(Data(str(path), silos=3).load()) == WANTED
     graph = Graph.from_arrays("ring", *ARRAYS.values())
     assert split_of(FederatedGraph.from_assignment(graph, NODE % 3, SplitMasks(*masks.values()))) == WANTED
 
@@ -135,7 +135,7 @@ def test_one_of_several_splits_is_taken(tmp_path: Path) -> None:
     masks = {key: columns(mask) for key, mask in MASKS.items()}
     path = written(tmp_path / "mine.npz", **masks)
     assert split_of(FederatedGraph.from_pyg(pyg(**masks), 3, split=3)) == WANTED
-    assert split_of(Data(str(path), silos=3, split=3).federated()) == WANTED
+    assert split_of(Data(str(path), silos=3, split=3).load()) == WANTED
     for data in (pyg(**masks), path):
         done = train(FedAvg(epochs=1), data, "plaintext", silos=3, split=3, device="cpu")
         assert split_of(done.plan.graph) == WANTED
@@ -147,7 +147,7 @@ def test_one_of_several_splits_is_taken(tmp_path: Path) -> None:
         with pytest.raises(InputError, check=about("split")):
             FederatedGraph.from_pyg(pyg(**given), 3, split=split)
     with pytest.raises(InputError, check=about("split")):
-        Data("digits", split=0).federated()
+        Data("digits", split=0).load()
 
 
 def test_masks_that_are_missing_mark_no_node() -> None:

@@ -180,7 +180,7 @@ def test_finished_runs_are_not_run_again(path: Path, found: MethodComparison, mo
     monkeypatch.setattr("fgl_secure.methods.comparison.examine", lambda *_, **__: pytest.fail("it ran again"))
     again = compare(DATA, MASKED, QUICK, ATTACKS, seeds=(1,), ledger=RunLedger(path), command="fgl-secure compare")
     assert again.as_json() == found.as_json()
-    held = DATA.federated(0)
+    held = DATA.load(0)
     features = held.graph.features.copy()
     features[0, 0] += 1
     other = replace(held, graph=replace(held.graph, stored=features))

@@ -29,7 +29,7 @@ RELAYS = RelayCoded(profile=Profile.SHOWN)
 MASKS = "pairwise-masking"
 
 
-def federated(silos: int) -> FederatedGraph:
+def load_graph(silos: int) -> FederatedGraph:
     """The first 300 digits and the edges between them, dealt out to the silos in turn."""
     digits = load_digits_graph()
     inside = (digits.edges < NODES).all(axis=0)
@@ -79,4 +79,4 @@ def load_silo(number: int, silos: int, share: str) -> Silo:
         silos: how many.
         share: file with it; if empty it is cut out of the whole graph, which no silo would have.
     """
-    return Silo.load(Path(share)) if share else Silo.of(federated(silos), number)
+    return Silo.load(Path(share)) if share else Silo.of(load_graph(silos), number)

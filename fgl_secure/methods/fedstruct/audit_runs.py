@@ -231,17 +231,17 @@ def _communities(
     inside: Ids = np.array(nx.disjoint_union_all(parts).edges, dtype=np.int64)
     pairs = np.concatenate([inside, rng.integers(nodes, size=(nodes // 8, 2))])
     client_of = np.arange(nodes) * clients // nodes if apart else rng.permutation(nodes) % clients
-    return _federated(pairs, np.arange(nodes) // (nodes // classes), client_of, rng)
+    return _make_graph(pairs, np.arange(nodes) // (nodes // classes), client_of, rng)
 
 
 def _scale_free(nodes: int = 600, clients: int = 2) -> FederatedGraph:
     """A preferential-attachment tree dealt to two clients at random: many nodes have a single foreign neighbour."""
     rng = np.random.default_rng(0)
     pairs: Ids = np.array(nx.barabasi_albert_graph(nodes, 1, seed=0).edges, dtype=np.int64)
-    return _federated(pairs, np.arange(nodes) % 4, rng.permutation(nodes) % clients, rng)
+    return _make_graph(pairs, np.arange(nodes) % 4, rng.permutation(nodes) % clients, rng)
 
 
-def _federated(pairs: Ids, labels: Ids, client_of: Ids, rng: np.random.Generator) -> FederatedGraph:
+def _make_graph(pairs: Ids, labels: Ids, client_of: Ids, rng: np.random.Generator) -> FederatedGraph:
     nodes = len(labels)
     train = rng.random(nodes) < 0.25
     train[[int(np.flatnonzero(client_of == client)[0]) for client in np.unique(client_of)]] = True

@@ -162,7 +162,7 @@ class FedVNClient(TrainingRounds):
         """Scores the models, trains them in two phases (Eqs. 10 to 12), and takes the mean over the clients."""
         counts, own = self._count_correct()
         self.train_generator()
-        return Figures(self.federated(self.train_model()), counts, own)
+        return Figures(self.average(self.train_model()), counts, own)
 
     def judge(self, number: int) -> Figures:
         """Scores the models as they are."""
@@ -185,7 +185,7 @@ class FedVNClient(TrainingRounds):
         own = np.array([_units(right), scored, _units(result), tested], dtype=np.int64) * _OF
         return counts, own
 
-    def federated(self, loss: float) -> float:
+    def average(self, loss: float) -> float:
         """The means of models, virtual nodes, scores and losses, weighted by training graphs; of all graphs as many.
 
         So all that is sent is of one grid, and under every scheme it is the same.

@@ -147,21 +147,21 @@ def _deviating() -> RecordedRun:
 
 def _tree() -> FederatedGraph:
     """A preferential-attachment tree: most devices have one neighbour, a few have many."""
-    return _federated(nx.barabasi_albert_graph(300, 1, seed=0), 64, 0.1)
+    return _deal_graph(nx.barabasi_albert_graph(300, 1, seed=0), 64, 0.1)
 
 
 def _attachment_graph() -> FederatedGraph:
     """A preferential-attachment graph in which hardly two devices have the same surroundings."""
-    return _federated(nx.barabasi_albert_graph(300, 2, seed=0), 64, 0.1)
+    return _deal_graph(nx.barabasi_albert_graph(300, 2, seed=0), 64, 0.1)
 
 
 def _half_graphs(copies: int = 25, size: int = 6) -> FederatedGraph:
     """Bipartite half graphs, a_i joined to b_j where i + j <= size + 1: a device's neighbours differ in degree."""
     half = nx.Graph((("a", i), ("b", j)) for i in range(1, size + 1) for j in range(1, size + 2 - i))
-    return _federated(nx.disjoint_union_all([half] * copies), 256, 0.08)
+    return _deal_graph(nx.disjoint_union_all([half] * copies), 256, 0.08)
 
 
-def _federated(graph: nx.Graph, columns: int, share: float, silos: int = 3) -> FederatedGraph:
+def _deal_graph(graph: nx.Graph, columns: int, share: float, silos: int = 3) -> FederatedGraph:
     """A graph with random 0/1 features and two classes, its devices dealt to silos in turn."""
     devices = graph.number_of_nodes()
     pairs: NDArray[np.int64] = np.array(graph.edges, dtype=np.int64).T

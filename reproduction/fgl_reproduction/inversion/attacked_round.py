@@ -181,7 +181,7 @@ def invert(options: InvertOptions) -> InversionResult:
 def round_of(options: InvertOptions) -> RecordedRun:
     """Return the recorded round that is attacked."""
     data = Data(options.dataset, options.partition, options.silos, root=options.data_root)
-    graph = data.federated(options.seed)
+    graph = data.load(options.seed)
     layers = 1 if options.attack == SINGLE else 2
     activation = Activation(options.activation)
     model = fresh_model(graph, Convolution(options.backbone), activation, seed=options.seed, layers=layers)

@@ -69,7 +69,7 @@ def _central(printed: str) -> TableCase:
 
 
 def _dealt_among(clients: int) -> Federate:
-    return lambda data, _choices, seed: Fed2GNNSetting("gcn", clients).federated(data, seed)
+    return lambda data, _choices, seed: Fed2GNNSetting("gcn", clients).load_graph(data, seed)
 
 
 _SPLIT_NOTE = (

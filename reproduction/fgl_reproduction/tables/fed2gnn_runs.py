@@ -50,7 +50,7 @@ class Fed2GNNSetting:
     neighbours: int | None = None
     partition: str = PARTITION
 
-    def federated(self, data: Graph, seed: int) -> FederatedGraph:
+    def load_graph(self, data: Graph, seed: int) -> FederatedGraph:
         """The data set among the clients; the seed repeats partition and split.
 
         A partition that leaves a client without a labelled node is drawn again.
@@ -86,7 +86,7 @@ class Fed2GNNRun:
 
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
         """The clients."""
-        graph, scheme = self.setting.federated(data, seed), parse(choices.scheme, ("neighbours",))[1]
+        graph, scheme = self.setting.load_graph(data, seed), parse(choices.scheme, ("neighbours",))[1]
         return clients_of(
             graph,
             {NEIGHBOURS: scheme},
@@ -118,7 +118,7 @@ class Fed2GNNBaselineRun:
 
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
         """The clients."""
-        graph, preset = self.setting.federated(data, seed), self.setting.preset(data, choices)
+        graph, preset = self.setting.load_graph(data, seed), self.setting.preset(data, choices)
         if not self.mapped:
             preset = replace(preset, latent=None)
         backbone, device = self.setting.backbone, choices.place
@@ -137,7 +137,7 @@ class FedSageRun:
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, in the clear, on features as they are."""
-        graph, shared = self.setting.federated(data, seed), self.setting.preset(data, choices)
+        graph, shared = self.setting.load_graph(data, seed), self.setting.preset(data, choices)
         settings = {field.name: getattr(shared, field.name) for field in fields(AveragedPreset)}
         preset = FedSagePreset(**settings, generator=fedsage_preset(choices.preset).generator)
         backbone, device = self.setting.backbone, choices.place

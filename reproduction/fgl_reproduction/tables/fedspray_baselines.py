@@ -211,9 +211,9 @@ class PlainClient(ChosenRounds):
         """Scores the network, trains it, and takes the mean of all where there is one."""
         self._predict()
         loss = self._train()
-        return self._federated(loss, number) if self._averaged else self.sum_parts(loss)[1]
+        return self._average(loss, number) if self._averaged else self.sum_parts(loss)[1]
 
-    def _federated(self, loss: float, number: int) -> Figures:  # noqa: ARG002  # every round is alike
+    def _average(self, loss: float, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         weight = len(self.silo.nodes) / self.silo.facts.nodes
         part = weight * flat(self._averaged).astype(np.float64)
         (mean,), figures = self.sum_parts(loss, [part], np.array([weight]))
@@ -278,7 +278,7 @@ class ClusteredClient(PlainClient):
         self.clusters = Clusters(self.silo.facts.silos, rule)
         self.kept["means"] = flat(self._averaged)[None]
 
-    def _federated(self, loss: float, number: int) -> Figures:
+    def _average(self, loss: float, number: int) -> Figures:
         """The mean network of the own cluster, weighted by nodes; and clusters are split."""
         silo, clusters, before = self.silo.silo, self.clusters, self.kept["means"]
         own, cluster = flat(self._averaged).astype(np.float64), int(clusters.of[silo])

@@ -36,7 +36,7 @@ class NodePartition(StrEnum):
     PUBLISHED = "published clients"
     LOUVAIN = "own Louvain"
 
-    def federated(self, data: Graph, seed: int, data_root: Path | None) -> FederatedGraph:
+    def load_graph(self, data: Graph, seed: int, data_root: Path | None) -> FederatedGraph:
         """The data set among these clients; the seed repeats communities and split."""
         client_of = (
             _load_partition(data.name, data_root) if self is NodePartition.PUBLISHED else _communities(data, seed)
@@ -62,7 +62,7 @@ class FedSprayRun:
         """Trains once."""
         preset, graph = (
             choose_preset(data, choices, self.changes),
-            self.clients.federated(data, seed, choices.data_root),
+            self.clients.load_graph(data, seed, choices.data_root),
         )
         clients = clients_of(graph, Plaintext(), preset, backbone=self.backbone, seed=seed, device=choices.place)
         return _accuracies(clients.train())
@@ -91,7 +91,7 @@ class FedSprayBaselineRun:
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
         """The clients."""
         preset = choose_preset(data, choices, self.changes)
-        graph = self.clients.federated(data, seed, choices.data_root)
+        graph = self.clients.load_graph(data, seed, choices.data_root)
         return plain_clients(
             self.baseline, graph, Plaintext(), preset, backbone=self.backbone, seed=seed, device=choices.place
         )

@@ -99,7 +99,7 @@ class StructureCost:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, from the exchange of powers to the last round."""
         graph, preset = load_undirected(data), choose_preset(data, choices)
-        federated = self.setting.federated(graph, seed)
+        federated = self.setting.load_graph(graph, seed)
         task = FedStructTask(preset, self._exchange, self.features, seed)
         run = count_sent(clients_of(federated, task, device=choices.place), seed)
         sizes = FedStructSizes(preset.epochs, self.setting.clients, graph.num_nodes, preset.structure_width,
@@ -143,7 +143,7 @@ class GeneratorCost:
         """Trains once."""
         graph, preset = load_undirected(data), fedsage_preset(choices.preset).with_epochs(choices.epochs)
         schemes = {topology: parse(self.scheme, (topology,))[1] for topology in (CLIENTS, SERVER)}
-        federated = self.setting.federated(graph, seed)
+        federated = self.setting.load_graph(graph, seed)
         run = count_sent(fedsage_clients(federated, schemes, preset, seed=seed), seed)
         parameters = len(run.result.report["theta"]) + len(run.result.report["generator"])
         sizes = FedStructSizes(preset.epochs + preset.rounds_together, self.setting.clients, graph.num_nodes,

@@ -72,7 +72,7 @@ class FedStructSetting:
     partition: str = "binomial"
     labelled: float = LABELLED
 
-    def federated(self, data: Graph, seed: int) -> FederatedGraph:
+    def load_graph(self, data: Graph, seed: int) -> FederatedGraph:
         """The data set under this setting; the seed repeats partition and split.
 
         With 50 clients every other partition leaves one without a labelled node, and is drawn again.
@@ -120,7 +120,7 @@ class FedStructRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
         graph, preset = load_undirected(data), self._preset(data, choices)
-        federated = self.setting.federated(graph, seed)
+        federated = self.setting.load_graph(graph, seed)
         features = None if self.features == HOP2VEC else self._features(federated, preset, seed)
         rows = self._rows(graph, preset)
         means = neighbour_means(federated) if self.model is FeatureModelKind.SAGE else None
@@ -169,7 +169,7 @@ class FedStructBaselineRun:
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once."""
-        graph = self.setting.federated(load_undirected(data), seed)
+        graph = self.setting.load_graph(load_undirected(data), seed)
         preset = choose_preset(data, choices)
         return _accuracy(train_baseline(self.baseline, graph, preset, seed=seed, device=choices.place))
 
@@ -198,7 +198,7 @@ class FedStructRivalRun:
         if self.published is not None and choices.preset == "paper":
             preset = self.published(preset, data.name)
         preset = preset.with_epochs(choices.epochs)
-        graph = self.setting.federated(load_undirected(data), seed)
+        graph = self.setting.load_graph(load_undirected(data), seed)
         clear = {item: Plaintext() for item in self.sums}
         return _accuracy(self.clients(graph, clear, preset, seed=seed, device=choices.place).train())
 

@@ -204,7 +204,7 @@ class ClusteredFedVN(FedVNAveraging):
         self.clusters = Clusters(self.silo.facts.silos, rule)
         self.kept["means"] = flat(self.shared)[None]
 
-    def federated(self, loss: float) -> float:
+    def average(self, loss: float) -> float:
         """The mean model of the own cluster, weighted by training graphs; and clusters are split."""
         silo, clusters, before = self.silo.silo, self.clusters, self.kept["means"]
         own, cluster = flat(self.shared).astype(np.float64), int(clusters.of[silo])

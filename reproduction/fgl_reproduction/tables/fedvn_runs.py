@@ -42,7 +42,7 @@ class NamedSet:
     name: str
     data_root: Path | None = None
 
-    def drawn(self, seed: int) -> GraphSet:
+    def load(self, seed: int) -> GraphSet:
         """The graphs of a seed."""
         return _load_set(self.name, seed, self.data_root)
 
@@ -77,7 +77,7 @@ class GraphRun:
         """Trains once; the seed draws graphs, split, weights, batches and dropout."""
         report = self.job(data, choices, seed).train().report
         selected, last = float(report["test"]), float(report["last/test"])
-        if data.drawn(seed).num_classes:
+        if data.load(seed).num_classes:
             return {ACCURACY: 100 * selected, LAST_ACCURACY: 100 * last}
         return {ERROR: selected, LAST_ERROR: last}
 
@@ -90,7 +90,7 @@ class GraphRun:
         choices.check_plaintext()
         preset = fedvn_preset(choices.preset, data.name).with_epochs(choices.epochs)
         preset = replace(preset, **dict(self.changes))  # type: ignore[arg-type]
-        return clients_of(data.drawn(seed), Plaintext(), preset, kind=self.program, seed=seed, device=choices.place)
+        return clients_of(data.load(seed), Plaintext(), preset, kind=self.program, seed=seed, device=choices.place)
 
 
 def run_of(line: str, **changes: float) -> GraphRun:
@@ -123,7 +123,7 @@ class FedVNAccuracyCurve:
         Raises:
             InputError: the targets of the set are numbers.
         """
-        if not data.drawn(seed).num_classes:
+        if not data.load(seed).num_classes:
             raise InputError(f"dataset must have classes, for there to be accuracies; found {data.name}")
         course = self.run.job(data, choices, seed).train().report["course"]
         return {accuracy_after(after): 100 * float(course[min(after, len(course) - 1)]) for after in AFTER}
@@ -177,7 +177,7 @@ class ClientSimilarities:
         Raises:
             InputError: the set has not so many.
         """
-        classes = data.drawn(seed).num_classes
+        classes = data.load(seed).num_classes
         if classes != CLASSES:
             raise InputError(f"dataset must have {CLASSES} classes, as Motif has; found {data.name} with {classes}")
         result: dict[Metric, float] = {}

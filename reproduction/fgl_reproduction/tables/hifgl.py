@@ -74,7 +74,7 @@ class Training:
         secured = self.framework == HIFGL
         result = train_framework(
             self.framework,
-            federated(data, self.silos, seed),
+            load_graph(data, self.silos, seed),
             self._shape_preset(preset(choices.preset, data.name).with_epochs(choices.epochs), data.name),
             backbone=self.backbone,
             seed=seed,
@@ -110,7 +110,7 @@ class HiFGLRivalRun:
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
         """Trains once, in the clear: accuracy, and seconds a round."""
         name = "paper" if choices.preset == "public-code" else choices.preset  # rivals' own code is their `paper`
-        graph, preset = federated(data, SILOS, seed), self.preset(name).with_epochs(choices.epochs)
+        graph, preset = load_graph(data, SILOS, seed), self.preset(name).with_epochs(choices.epochs)
         result = self.clients(graph, {}, preset, seed=seed, device=choices.place).train()
         assert result.accuracy.test is not None
         return {ACCURACY: result.accuracy.test, SECONDS: result.seconds_per_round}
@@ -132,7 +132,7 @@ def _load_and_train(training: Training, dataset: str, choices: Choices, seed: in
     return training(load(dataset, choices.data_root), choices, seed)
 
 
-def federated(data: Graph, silos: int, seed: int) -> FederatedGraph:
+def load_graph(data: Graph, silos: int, seed: int) -> FederatedGraph:
     """Silos of equal size at random, and a 60/20/20 split over the whole graph (6.1, Table 2); the seed repeats both.
 
     Every framework gets the same silos and the same split of a seed.
@@ -342,7 +342,7 @@ class HiFGLTrainingCurve:
         programs: list[Program] = []
         job = framework_job(
             HIFGL,
-            federated(data, SILOS, seed),
+            load_graph(data, SILOS, seed),
             preset(choices.preset, data.name).with_epochs(choices.epochs),
             backbone=self.backbone,
             seed=seed,
@@ -376,7 +376,7 @@ COURSES = PAPER.table(
 STATISTICS = PAPER.table(
     "table2",
     "silos of the data sets, and edges inside and between them",
-    cases=(TableCase(f"silos {SILOS}", "data", Counted(lambda data, _choices, seed: federated(data, SILOS, seed))),),
+    cases=(TableCase(f"silos {SILOS}", "data", Counted(lambda data, _choices, seed: load_graph(data, SILOS, seed))),),
     metrics=(CLIENTS, NODES_EACH, EDGES_EACH, CROSSING),
     notes=(
         "Run s draws the silos with seed s. Clients are silos. Edges have no direction; the paper's 431 inside a silo "

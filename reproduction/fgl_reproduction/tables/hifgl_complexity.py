@@ -13,7 +13,7 @@ from math import log2
 
 import numpy as np
 
-from fgl_reproduction.tables.hifgl import BACKBONES, PAPER, SILOS, federated
+from fgl_reproduction.tables.hifgl import BACKBONES, PAPER, SILOS, load_graph
 from fgl_reproduction.tables.hifgl_baselines import HIFGL, train_framework
 from fgl_reproduction.tables.table import Choices, Metric, PaperTable, TableCase
 from fgl_secure.graph import Graph
@@ -101,7 +101,7 @@ def _first_round(
     """Return by line what the first round sends or computes, and the paper's terms for it."""
     result = train_framework(
         HIFGL,
-        federated(data, SILOS, seed),
+        load_graph(data, SILOS, seed),
         preset(choices.preset, data.name).with_epochs(1),
         backbone=BACKBONES["GCN"],
         seed=seed,

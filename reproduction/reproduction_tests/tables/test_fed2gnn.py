@@ -115,9 +115,9 @@ def test_the_scheme_of_a_choice_computes_the_sums() -> None:
 def test_every_client_of_a_setting_has_labelled_nodes() -> None:
     """A partition without is drawn again; split and partition are the seed's."""
     setting, data = Fed2GNNSetting("gcn", 6), some_digits()
-    graph = setting.federated(data, 3)
+    graph = setting.load_graph(data, 3)
     assert np.bincount(graph.silo_of[graph.train_mask], minlength=6).all()
-    assert np.array_equal(graph.silo_of, setting.federated(data, 3).silo_of)
+    assert np.array_equal(graph.silo_of, setting.load_graph(data, 3).silo_of)
     assert [int(mask.sum()) for mask in (graph.train_mask, graph.validation_mask, graph.test_mask)] == [80, 60, 60]
 
 

@@ -91,7 +91,7 @@ def test_baselines_run(baseline: Baseline) -> None:
 def test_clients_are_drawn_from_the_seed() -> None:
     """Each client has 40 / 30 / 30 percent of its nodes in the masks, and another seed draws others."""
     data = load("digits")
-    one, again, two = (NodePartition.LOUVAIN.federated(data, seed, None) for seed in (0, 0, 1))
+    one, again, two = (NodePartition.LOUVAIN.load_graph(data, seed, None) for seed in (0, 0, 1))
     for client in range(one.num_silos):
         mine = one.silo_of == client
         shares = [mask[mine].mean() for mask in (one.train_mask, one.validation_mask, one.test_mask)]
@@ -106,7 +106,7 @@ def test_published_clients_are_for_their_graphs_alone(tmp_path: Path) -> None:
     with pytest.raises(UnknownNameError, match="digits"):
         FedSprayRun("gcn", NodePartition.PUBLISHED)(load("digits"), QUICK, 0)
     with pytest.raises(DataNotFoundError, match="data_root"):
-        NodePartition.PUBLISHED.federated(replace(load("digits"), name="PubMed"), 0, tmp_path)
+        NodePartition.PUBLISHED.load_graph(replace(load("digits"), name="PubMed"), 0, tmp_path)
 
 
 def test_a_protocol_is_refused() -> None:
@@ -126,7 +126,7 @@ def test_lines_are_trained_as_they_are_called(table: PaperTable, monkeypatch: py
 
     monkeypatch.setattr(table_runs, "clients_of", note_call)
     monkeypatch.setattr(table_runs, "plain_clients", note_call)
-    monkeypatch.setattr(NodePartition, "federated", lambda *_: None)
+    monkeypatch.setattr(NodePartition, "load_graph", lambda *_: None)
     data = load("digits")
     for case in table.cases:
         for choices in (Choices("paper"), Choices("paper", epochs=3)):
@@ -151,8 +151,8 @@ def test_lines_are_trained_as_they_are_called(table: PaperTable, monkeypatch: py
 
 def test_figure_2_measures_every_clients_minority_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The perceptron's and the network's; weighed by numbers of minority nodes they are the accuracy of all clients."""
-    data, whole = load("digits"), NodePartition.LOUVAIN.federated(load("digits"), 0, None)
-    monkeypatch.setattr(NodePartition, "federated", lambda *_: whole)
+    data, whole = load("digits"), NodePartition.LOUVAIN.load_graph(load("digits"), 0, None)
+    monkeypatch.setattr(NodePartition, "load_graph", lambda *_: whole)
     for case in FIGURE_2.cases:
         assert case.measure is not None
         found = case.measure(data, QUICK, 0)
@@ -174,7 +174,7 @@ def test_table_1_counts_classes_and_neighbours(monkeypatch: pytest.MonkeyPatch) 
     masks = SplitMasks(*np.eye(3, 6, dtype=bool))
     masks = SplitMasks(masks.train | (np.arange(6) == 5), masks.validation, masks.test)
     one = FederatedGraph.from_assignment(graph, [0, 0, 0, 0, 0, 1], masks, "by hand")
-    monkeypatch.setattr(NodePartition, "federated", lambda *_: one)
+    monkeypatch.setattr(NodePartition, "load_graph", lambda *_: one)
     found = class_figures(graph, QUICK, 0, 0)
     assert found == {
         MAJORITY: 0,

@@ -100,7 +100,7 @@ def test_a_rival_is_a_run_of_the_table(run: Make, method: Any) -> None:
     data, measure = small_graph("digits"), run(FedStructSetting(3))
     assert measure is not None
     found = measure(data, Choices(epochs=1), 0)[ACCURACY]
-    train = fgl_secure.train(method(epochs=1), FedStructSetting(3).federated(data, 0), "plaintext", seed=0)
+    train = fgl_secure.train(method(epochs=1), FedStructSetting(3).load_graph(data, 0), "plaintext", seed=0)
     assert train.accuracy.test is not None
     assert found == 100 * train.accuracy.test
 
@@ -123,7 +123,7 @@ def test_rivals_have_the_settings_of_fedstructs_repository(
     assert measure is not None
     data = replace(small_graph("digits"), name=dataset)
     found = measure(data, Choices("paper", epochs=1), 0)[ACCURACY]
-    graph = FedStructSetting(3).federated(load_undirected(data), 0)
+    graph = FedStructSetting(3).load_graph(load_undirected(data), 0)
     assert found == 100 * float(fedpub_clients(graph, {}, fedpub.with_epochs(1)).train().report["test"])
 
 
@@ -164,8 +164,8 @@ def test_a_setting_is_drawn_from_the_seed() -> None:
     """A tenth validates whatever the share of labelled nodes, and another seed draws another split and partition."""
     digits = load("digits")
     one, two = (
-        FedStructSetting(4, labelled=0.3).federated(digits, 0),
-        FedStructSetting(4, labelled=0.3).federated(digits, 1),
+        FedStructSetting(4, labelled=0.3).load_graph(digits, 0),
+        FedStructSetting(4, labelled=0.3).load_graph(digits, 1),
     )
     shares = [mask.mean() for mask in (one.train_mask, one.validation_mask, one.test_mask)]
     assert shares == pytest.approx([0.3, 0.1, 0.6], abs=0.001)
@@ -178,14 +178,14 @@ def test_a_partition_that_leaves_a_client_idle_is_drawn_again() -> None:
     digits = load("digits")
     idle = 0
     for seed in range(5):
-        graph = FedStructSetting(60).federated(digits, seed)
+        graph = FedStructSetting(60).load_graph(digits, seed)
         assert np.bincount(graph.silo_of[graph.train_mask], minlength=60).all()
         first = partition("binomial", digits, 60, seed)
         idle += not np.bincount(first[graph.train_mask], minlength=60).all()
         assert np.array_equal(first, graph.silo_of) == bool(np.bincount(first[graph.train_mask], minlength=60).all())
     assert idle
     with pytest.raises(InputError, match="has no training node"):
-        FedStructSetting(60, labelled=0.001).federated(digits, 0)
+        FedStructSetting(60, labelled=0.001).load_graph(digits, 0)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +252,7 @@ def test_structure_alone_is_trained_as_ever_and_tested_without_features() -> Non
         FedStructRun(HOP2VEC, FedStructSetting(3), structure_alone=each)(data, choices, 0) for each in (False, True)
     )
     assert usual != alone
-    federated, trained = FedStructSetting(3).federated(data, 0), []
+    federated, trained = FedStructSetting(3).load_graph(data, 0), []
     for kind in (FedStructClient, StructureScored):
         preset = replace(fedstruct_preset("paper", "digits"), epochs=2)
         task = FedStructTask(preset, RowExchange(), HOP2VEC)

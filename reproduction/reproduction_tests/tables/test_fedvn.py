@@ -159,8 +159,8 @@ def test_every_seed_draws_its_own_graphs() -> None:
     named = load_named_set("motif-mini")
     assert named.name == "Motif-mini"
     for seed in (0, 1):
-        assert (named.drawn(seed).edges == load_set("Motif-mini", seed).edges).all()
-    assert named.drawn(0).edges.shape != named.drawn(1).edges.shape
+        assert (named.load(seed).edges == load_set("Motif-mini", seed).edges).all()
+    assert named.load(0).edges.shape != named.load(1).edges.shape
 
 
 def test_wrong_choices_are_refused() -> None:

@@ -21,7 +21,7 @@ from fgl_reproduction.tables.hifgl import (
     TABLES,
     HiFGLTrainingCurve,
     Training,
-    federated,
+    load_graph,
 )
 from fgl_reproduction.tables.hifgl_baselines import FEDAVG, HIFGL, train_framework
 from fgl_reproduction.tables.hifgl_complexity import (
@@ -70,11 +70,11 @@ def _mean(printed: object, data: str, case: TableCase, metric: str) -> float:
 
 def test_silos_are_of_equal_size_and_hold_equal_parts_of_the_split() -> None:
     """Sizes differ by at most one node; training nodes are 60 % of the graph, and the seed repeats both."""
-    graph = federated(load("digits"), 5, 3)
+    graph = load_graph(load("digits"), 5, 3)
     sizes = [len(graph.devices_of(silo)) for silo in range(5)]
     assert max(sizes) - min(sizes) <= 1
     assert int(graph.train_mask.sum()) == round(0.6 * graph.num_devices)
-    again = federated(load("digits"), 5, 3)
+    again = load_graph(load("digits"), 5, 3)
     assert (graph.silo_of == again.silo_of).all()
     assert (graph.test_mask == again.test_mask).all()
 
@@ -92,7 +92,7 @@ def test_rate_and_width_of_the_public_code_are_those_of_the_data_set() -> None:
     data = replace(load("digits"), name="PubMed")
     found = Training(HIFGL, "gcn", public_rate=True)(data, Choices(epochs=3), 0)[ACCURACY]
     training = replace(preset("honest", "PubMed"), epochs=3, learning_rate=0.1, decay_every=8, hidden=128)
-    result = train_framework(HIFGL, federated(data, 5, 0), training, backbone="gcn", seed=0)
+    result = train_framework(HIFGL, load_graph(data, 5, 0), training, backbone="gcn", seed=0)
     assert found == result.accuracy.test
     assert found != Training(HIFGL, "gcn")(data, Choices(epochs=3), 0)[ACCURACY]
 
@@ -135,7 +135,7 @@ def test_silos_are_followed_while_they_train() -> None:
     rounds = tuple(range(6))
     measured = replace(found, rounds=rounds)(data, replace(QUICK, epochs=5), 0)
     result = train_framework(
-        HIFGL, federated(data, 5, 0), preset("honest", "digits").with_epochs(5), backbone="gcn_without_loops", seed=0
+        HIFGL, load_graph(data, 5, 0), preset("honest", "digits").with_epochs(5), backbone="gcn_without_loops", seed=0
     )
     values = list(measured.values())
     course = [values[silo * len(rounds) + result.selected_round] for silo in range(5)]
@@ -151,7 +151,7 @@ def test_fedpub_is_a_run_of_table_4() -> None:
     data = load("digits")
     (measure,) = (case.measure for case in ALGORITHMS.cases if case.method == "FED-PUB")
     assert measure is not None
-    expected = fgl_secure.train(FedPub(epochs=1), federated(data, SILOS, 0), "plaintext", seed=0).accuracy.test
+    expected = fgl_secure.train(FedPub(epochs=1), load_graph(data, SILOS, 0), "plaintext", seed=0).accuracy.test
     assert measure(data, Choices(epochs=1), 0)[ACCURACY] == expected
 
 

@@ -32,9 +32,9 @@ class Alone(FedVNClient):
 
     came_to: NDArray[np.float32]
 
-    def federated(self, loss: float) -> float:
+    def average(self, loss: float) -> float:
         self.came_to = flat(self.shared)
-        return super().federated(loss)
+        return super().average(loss)
 
 
 def one_round(preset: FedVNPreset = SMALL, sets: GraphSet = SETS) -> tuple[list[Alone], NDArray[Any], NDArray[Any]]:

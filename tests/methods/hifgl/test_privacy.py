@@ -80,7 +80,7 @@ def test_noise_is_split_where_single_messages_are_hidden() -> None:
 
 
 def test_node_privacy_refuses_a_device_beyond_the_cap() -> None:
-    degree = int(np.bincount(np.asarray(Data().federated().edges[0])).max())
+    degree = int(np.bincount(np.asarray(Data().load().edges[0])).max())
     too_low = EmbeddingPrivacy(8.0, unit="node", cap=degree - 1)
     with pytest.raises(InputError, check=about("messages of one device in one pass")):
         HiFGL(privacy=too_low).plan(None, ["plaintext"])
