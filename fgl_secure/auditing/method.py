@@ -56,7 +56,7 @@ class AuditRequest:
     seed: int
     device: torch.device
 
-    def federated(self, fractions: tuple[float, float, float] = THIRDS, least: int = 1) -> FederatedGraph:
+    def load_graph(self, fractions: tuple[float, float, float] = THIRDS, least: int = 1) -> FederatedGraph:
         """The graph: the caller's own, or loaded, split by these shares and dealt to silos, at least so many.
 
         Raises:

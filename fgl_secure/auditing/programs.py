@@ -160,7 +160,7 @@ def in_the_clear(silos: int) -> Iterator[dict[str, Any]]:
 
 def program_plan(method: ProgramMethod, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    graph = asked.federated()
+    graph = asked.load_graph()
     shared = asked.common_fields(graph, Schedule("", method.most_rounds(facts_of(graph))))
     subjects = tuple(
         _ProgramSubject(

@@ -271,7 +271,7 @@ class _Fed2GNNSubject(HopSubject):
 
 def fed2gnn_plan(method: Fed2GNN, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    runs, graph = beside_models(asked, NEIGHBOURS), asked.federated(SPLIT, least=2)
+    runs, graph = beside_models(asked, NEIGHBOURS), asked.load_graph(SPLIT, least=2)
     chosen = fed2gnn_preset(method.preset, graph.graph.name, method.backbone).with_epochs(method.epochs)
     preset = chosen.with_trees(method.hops, method.neighbours, method.decoder)
     sampled = sampled_neighbours(graph, preset.neighbours, asked.seed)

@@ -208,7 +208,7 @@ def fedavg_plan(method: FedAvg, asked: AuditRequest, kind: Callable[..., Program
         kind: makes a client's program.
     """
     local_of(method)
-    graph = asked.federated()
+    graph = asked.load_graph()
     training = preset("honest", graph.graph.name).with_epochs(method.epochs)
     noise = _noise(method, training.epochs)
     rules = _rules(server_schemes(asked.runs, graph.num_silos), graph.num_silos, noise, named=asked.named)

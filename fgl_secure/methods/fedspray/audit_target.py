@@ -155,7 +155,7 @@ class _FedSpraySubject(Subject):
 
 def fedspray_plan(method: FedSpray, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    graph = asked.federated(SPLIT, least=2)
+    graph = asked.load_graph(SPLIT, least=2)
     preset = fedspray_preset(method.preset, graph.graph.name).with_given(
         epochs=method.epochs,
         teaching=method.lambda_1,

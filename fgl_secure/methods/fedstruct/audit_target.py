@@ -336,7 +336,7 @@ def fedstruct_plan(method: FedStruct, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     exchanges = [exchange_of(method, run) for run in asked.runs]
     _check_used(method, exchanges)
-    graph = asked.federated(SPLIT, least=2)
+    graph = asked.load_graph(SPLIT, least=2)
     for exchange in exchanges:
         _check_masks(exchange, graph)
     preset = _preset(method, fedstruct_preset(method.preset, graph.graph.name).with_epochs(method.epochs))

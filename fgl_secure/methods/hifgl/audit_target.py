@@ -332,7 +332,7 @@ class HiFGLSubject(Subject):
 
 def hifgl_plan(method: HiFGL, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    graph, named = asked.federated(), named_rows(asked)
+    graph, named = asked.load_graph(), named_rows(asked)
     runs = [method.assign_schemes(fill_schemes(run, graph.num_silos)) for run in named]
     preset = method.training(graph.graph.name)
     received = graph.restricted_to_split() if preset.split_restricted else graph

@@ -143,7 +143,7 @@ def _sums_of(client: Program) -> tuple[Floats, Floats]:
 def fedgcn_plan(method: FedGCN, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedgcn_preset(method.preset, method.hops).with_epochs(method.epochs)
-    runs, graph = beside_models(asked, NEIGHBOURS), asked.federated(SPLIT, least=2)
+    runs, graph = beside_models(asked, NEIGHBOURS), asked.load_graph(SPLIT, least=2)
     check_undirected(graph)
     for run in runs:
         check_sums(graph, run["schemes"])

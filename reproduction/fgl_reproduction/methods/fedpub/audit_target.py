@@ -221,7 +221,7 @@ def fedpub_plan(method: FedPub, asked: AuditRequest) -> AuditPlan:
         temperature=preset.temperature if method.temperature is None else method.temperature,
         sparsity=preset.sparsity if method.sparsity is None else method.sparsity,
     )
-    runs, graph = beside_models(asked, CLIENTS), asked.federated()
+    runs, graph = beside_models(asked, CLIENTS), asked.load_graph()
     for run in runs:
         clients_of(graph, {CLIENTS: run["schemes"][CLIENTS]}, preset)  # checks alone
         run["schemes"][CLIENTS].threshold_for(graph.num_silos - 1)

@@ -260,7 +260,7 @@ def fedsage_plan(method: FedSage, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedsage_preset(method.preset).with_generator(method.generator_rounds, method.generated)
     preset = preset.with_epochs(method.epochs)
-    runs, graph = beside_models(asked, CLIENTS), asked.federated(SPLIT)
+    runs, graph = beside_models(asked, CLIENTS), asked.load_graph(SPLIT)
     for run in runs:
         _check_clients(graph, run["schemes"][CLIENTS], run["schemes"][SERVER])
     shared = asked.common_fields(graph, preset)
