@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.neighbourhoods import ClientEdges, undirected_adjacency
-from fgl_secure.attacks.row_space import Determined, determined_unknowns, row_basis
+from fgl_secure.attacks.row_space import DeterminedRows, determined_unknowns, row_basis
 from fgl_secure.attacks.truth import DeviceTruth, MessageTruth, crosses_silos, foreign_neighbours
 from fgl_secure.runtime import Role
 from fgl_secure.statistics.metrics import clustered_proportion, node_block_proportion, pair_advantage
@@ -196,7 +196,7 @@ def explained_by(known: Floats, error: Floats, change: Floats, later: Floats, sl
 
 
 def explained_edges(
-    client: ClientEdges, known: Determined, rows: Floats, changes: Floats, later: Floats, slack: Floats
+    client: ClientEdges, known: DeterminedRows, rows: Floats, changes: Floats, later: Floats, slack: Floats
 ) -> ForeignEdges:
     """Claims the neighbours of each known node of which one change has one explanation by one or two known rows.
 

@@ -112,7 +112,7 @@ def clients_of(view: View) -> tuple[ClientEdges, ...]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Stacked:
+class _ObserverRows:
     """Rows of several observers: values [m, ...] and int64 [m], whose they are."""
 
     observers: Ids
@@ -124,9 +124,11 @@ class _Stacked:
         return mine
 
 
-def stack_rows(rows: tuple[PrivateRows, ...]) -> _Stacked:
+def stack_rows(rows: tuple[PrivateRows, ...]) -> _ObserverRows:
     """All rows of a name as one table; at least one batch."""
-    return _Stacked(np.concatenate([item.observers for item in rows]), np.concatenate([item.values for item in rows]))
+    return _ObserverRows(
+        np.concatenate([item.observers for item in rows]), np.concatenate([item.values for item in rows])
+    )
 
 
 def rows_of(view: View, name: str, layer: int | None = None) -> tuple[PrivateRows, ...]:

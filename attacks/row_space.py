@@ -95,7 +95,7 @@ class Equations:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Determined:
+class DeterminedRows:
     """Unknowns int64 [k] that sums determine, their rows float64 [k, d], and how far a coordinate may be off [k]."""
 
     nodes: Ids
@@ -103,19 +103,19 @@ class Determined:
     error: Floats
 
 
-def solve(equations: Equations) -> Determined:
+def solve(equations: Equations) -> DeterminedRows:
     """Every unknown that the sums determine, ascending."""
     result, rest = _substitute(equations)
     parts = [*result, *(_solve_block(rest, block) for block in _blocks(rest))]
     nodes, values, error = (np.concatenate([getattr(p, name) for p in parts]) for name in ("nodes", "values", "error"))
     order = np.argsort(nodes, kind="stable")
-    return Determined(nodes[order], values[order], error[order])
+    return DeterminedRows(nodes[order], values[order], error[order])
 
 
-def _substitute(equations: Equations) -> tuple[list[Determined], Equations]:
+def _substitute(equations: Equations) -> tuple[list[DeterminedRows], Equations]:
     """What substitution alone reads, and the sums that are left."""
     width = equations.values.shape[1]
-    result = [Determined(np.empty(0, dtype=np.int64), np.empty((0, width)), np.empty(0))]
+    result = [DeterminedRows(np.empty(0, dtype=np.int64), np.empty((0, width)), np.empty(0))]
     while True:
         matrix = equations.matrix
         index = np.flatnonzero(np.diff(matrix.indptr) == 1)
@@ -125,7 +125,7 @@ def _substitute(equations: Equations) -> tuple[list[Determined], Equations]:
         alone = matrix[index]
         nodes, first = np.unique(alone.indices.astype(np.int64), return_index=True)
         times = alone.data[first]
-        rows = Determined(
+        rows = DeterminedRows(
             nodes, equations.values[index[first]] / times[:, None], equations.error[index[first]] / abs(times)
         )
         result.append(rows)
@@ -169,14 +169,14 @@ def _apart(matrix: sparse.csr_array) -> tuple[Ids, NDArray[np.bool_]]:
     return there[first][order].astype(np.int64), (counts == 1)[order]
 
 
-def _solve_block(equations: Equations, block: _EquationBlock) -> Determined:
+def _solve_block(equations: Equations, block: _EquationBlock) -> DeterminedRows:
     matrix = equations.matrix[block.sums][:, block.unknowns].toarray()
     scale = np.linalg.norm(matrix, axis=1)
     solution = solver(matrix / scale[:, None])
     mine = block.lone[solution.unknowns]
     weights = solution.weights[mine] / scale
     error = np.abs(weights) @ equations.error[block.sums]
-    return Determined(block.unknowns[solution.unknowns[mine]], weights @ equations.values[block.sums], error)
+    return DeterminedRows(block.unknowns[solution.unknowns[mine]], weights @ equations.values[block.sums], error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -22,7 +22,7 @@ from fgl_secure.auditing import audit as auditing
 from fgl_secure.auditing import train as training
 from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.report import Report
-from fgl_secure.auditing.train import Trained
+from fgl_secure.auditing.train import TrainedRun
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
@@ -87,12 +87,12 @@ def audit(
             chosen measured anything.
     """
     with data_warnings(verbose=verbose):
-        chosen, source = _resolve_method(of, data, method, silos, split, seed)
-        named = _one_of("scheme", schemes, scheme)
+        selected_method, source = _resolve_method(of, data, method, silos, split, seed)
+        scheme_names = _one_of("scheme", schemes, scheme)
         with _progress_context(progress) as phases:
             return auditing.audit(
-                chosen, source, named, attacks, seed=int(seed), device=device, progress=phases,
-                command=command or _call(chosen, source, named, attacks, int(seed)),
+                selected_method, source, scheme_names, attacks, seed=int(seed), device=device, progress=phases,
+                command=command or _call(selected_method, source, scheme_names, attacks, int(seed)),
             )  # fmt: skip
 
 
@@ -111,7 +111,7 @@ def train(
     coins: Coins | None = None,
     progress: Callable[[str], Progress] | bool | None = None,
     verbose: bool = True,
-) -> Trained:
+) -> TrainedRun:
     """Trains a method once.
 
         from fgl_secure import train
@@ -136,9 +136,11 @@ def train(
         FglSecureError: a choice breaks a rule, before anything ran.
     """
     with data_warnings(verbose=verbose):
-        chosen, source = _resolve_method(of, data, method, silos, split, seed)
+        selected_method, source = _resolve_method(of, data, method, silos, split, seed)
         with _progress_context(progress) as phases:
-            return training.train(chosen, source, scheme, seed=int(seed), device=device, coins=coins, progress=phases)
+            return training.train(
+                selected_method, source, scheme, seed=int(seed), device=device, coins=coins, progress=phases
+            )
 
 
 def _progress_context(
@@ -172,27 +174,27 @@ def _resolve_method(
         )
     if isinstance(method, type) and issubclass(method, Method):
         method = method()
-    made = methods.method(METHOD if method is None else method)() if isinstance(method, str | None) else method
-    check_method(made)
-    return made, _source(made, of, silos, split, seed)
+    method_object = methods.method(METHOD if method is None else method)() if isinstance(method, str | None) else method
+    check_method(method_object)
+    return method_object, _source(method_object, of, silos, split, seed)
 
 
 def _source(method: Method, data: Any, silos: Any, split: int | None, seed: int) -> Source | str | None:
     """Data of any kind as those that methods take."""
-    given = [(name, value) for name, value in (("silos", silos), ("split", split)) if value is not None]
-    if given and method.data is not Data:
-        name, value = given[0]
+    given_arguments = [(name, value) for name, value in (("silos", silos), ("split", split)) if value is not None]
+    if given_arguments and method.data is not Data:
+        name, value = given_arguments[0]
         raise InputError(f"{name} must not be given for {method.name}, whose data say who has what; found {value!r}")
     if isinstance(silos, bool | float | np.floating):
         raise InputError(f"silos must be a number of silos, PARTITION:K, or one integer per node; found {silos!r}")
     source = os.fspath(data) if isinstance(data, os.PathLike) else data
     if method.data is Data and not isinstance(source, str | Data | GraphSets | FederatedGraph | None):
         return FederatedGraph.from_pyg(source, SILOS if silos is None else silos, seed=seed, split=split)
-    if not given:
+    if not given_arguments:
         whole: Source | str | None = source  # a name is read by the method, which knows what it stands for
         return whole
     if not isinstance(source, str | None) or not isinstance(silos, str | int | np.integer | None):
-        name, value = given[0]
+        name, value = given_arguments[0]
         raise InputError(
             f"{name} must go with a graph of PyTorch Geometric, or, as a number or PARTITION:K, with the name of data; "
             f"found {type(value).__name__} with {type(source).__name__}"
@@ -213,10 +215,10 @@ def _call(method: Method, data: Source | str | None, schemes: Schemes, attacks: 
     """Return the statements that repeat an audit, for the report; a graph of one's own is named by what it is."""
     kind = type(method)
     place = methods.__name__ if kind.__name__ in methods.__all__ else kind.__module__
-    own = isinstance(data, Data | GraphSets)
+    is_object = isinstance(data, Data | GraphSets)
     source = [] if data is None else [repr(data)]
-    named = [f"schemes={schemes!r}"] if schemes else []
-    named += [f"attacks={attacks!r}"] if attacks != auditing.ALL else []
-    call = f"audit({', '.join([repr(method), *source, *named, f'seed={seed}'])})"
-    imported = f"from {Data.__module__} import {type(data).__name__}; " if own else ""
+    arguments = [f"schemes={schemes!r}"] if schemes else []
+    arguments += [f"attacks={attacks!r}"] if attacks != auditing.ALL else []
+    call = f"audit({', '.join([repr(method), *source, *arguments, f'seed={seed}'])})"
+    imported = f"from {Data.__module__} import {type(data).__name__}; " if is_object else ""
     return f"from fgl_secure import audit; from {place} import {kind.__name__}; {imported}{call}"

@@ -60,7 +60,7 @@ def _alike(result: Ids, due: Ids) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hosted:
+class HostedRoute:
     """The part of a route that some parties send or read.
 
     Attributes:
@@ -88,7 +88,7 @@ class Hosted:
     due: Due
 
     @classmethod
-    def of(cls, route: Route, parties: Ids, *, by_custodian: bool = False) -> Hosted:
+    def of(cls, route: Route, parties: Ids, *, by_custodian: bool = False) -> HostedRoute:
         """Works it out.
 
         Args:
@@ -119,7 +119,7 @@ class Hosted:
     @classmethod
     def both_ways(
         cls, grouping: Grouping, parties: Ids, minimum: int = 1, *, by_custodian: bool = False
-    ) -> dict[Direction, Hosted]:
+    ) -> dict[Direction, HostedRoute]:
         """The same for both passes; see `Route.both_ways`."""
         routes = Route.both_ways(grouping, minimum)
         return {way: cls.of(route, parties, by_custodian=by_custodian) for way, route in routes.items()}

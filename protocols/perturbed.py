@@ -40,7 +40,7 @@ _SPENT = "releases spent"
 
 
 @dataclass(frozen=True, slots=True)
-class Perturbed(Scheme):
+class PerturbedScheme(Scheme):
     """Another scheme, on rows with noise.
 
     A session is a run: it opens a budget of its own, and refuses the sum that would exceed it.

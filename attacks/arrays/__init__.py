@@ -113,19 +113,19 @@ def match(
         >>> match([[1.0, 0.0], [0.0, 1.0]], [[0.0, 0.9], [0.9, 0.0]], truth=[1, 0])
         Matches(score=1.000 in 0.158..1.000, baseline=0.500)
     """
-    here, there = _matrix(features, "features"), _matrix(table, "table", columns_of=features)
-    if not len(there):
+    features_matrix, table_matrix = _matrix(features, "features"), _matrix(table, "table", columns_of=features)
+    if not len(table_matrix):
         raise InputError("table must have at least 1 row; found 0")
-    both, rng = comparable(np.concatenate([here, there])), np.random.default_rng(_whole(seed, "seed"))
+    both, rng = comparable(np.concatenate([features_matrix, table_matrix])), np.random.default_rng(_whole(seed, "seed"))
     if method != "degrees":  # degrees are recovered from the features' own values
         both = _center(both)
-    mine, theirs = both[: len(here)], both[len(here) :]
+    own_rows, theirs = both[: len(features_matrix)], both[len(features_matrix) :]
     if method == "nearest":
-        rows = nearest(mine, theirs, 1, rng, rounding=0.0)[:, 0]
+        rows = nearest(own_rows, theirs, 1, rng, rounding=0.0)[:, 0]
     elif method == "assignment":
-        rows = one_to_one(mine, theirs, rng, rounding=0.0)
+        rows = one_to_one(own_rows, theirs, rng, rounding=0.0)
     elif method == "degrees":
-        result = by_degree(mine, theirs, rng)
+        result = by_degree(own_rows, theirs, rng)
         if result is None:
             raise InputError('features must tell degrees for method="degrees"; they do not: take "nearest"')
         rows = result[:, 0]
@@ -133,10 +133,12 @@ def match(
         raise InputError(f'method must be "nearest", "assignment" or "degrees"; found {method!r}')
     if truth is None:
         return Matches(None, rows)
-    actual = _indices(truth, len(here), len(there), "truth")
-    prior = max(largest_share(actual[:, None]), 1 / len(there))
+    actual = _indices(truth, len(features_matrix), len(table_matrix), "truth")
+    prior = max(largest_share(actual[:, None]), 1 / len(table_matrix))
     finding = "nodes are matched with their own row."
-    return Matches(share_right("matched", rows == actual, None, finding, random=1 / len(there), prior=prior), rows)
+    return Matches(
+        share_right("matched", rows == actual, None, finding, random=1 / len(table_matrix), prior=prior), rows
+    )
 
 
 def _center(features: Floats) -> Floats:
@@ -187,12 +189,14 @@ def edges_from_product(
         array([[ True,  True, False],
                [False,  True,  True]])
     """
-    known, shown = _matrix(edges, "edges"), _matrix(product, "product")
-    if len(known) != len(shown):
-        raise InputError(f"product must have one row for each of {len(known)} rows of edges; found {len(shown)}")
-    solution = solver(known)
-    rows, columns = neighbour_lists(solution.weights @ shown)
-    lists = np.zeros((known.shape[1], shown.shape[1]), dtype=np.bool_)
+    known_matrix, product_matrix = _matrix(edges, "edges"), _matrix(product, "product")
+    if len(known_matrix) != len(product_matrix):
+        raise InputError(
+            f"product must have one row for each of {len(known_matrix)} rows of edges; found {len(product_matrix)}"
+        )
+    solution = solver(known_matrix)
+    rows, columns = neighbour_lists(solution.weights @ product_matrix)
+    lists = np.zeros((known_matrix.shape[1], product_matrix.shape[1]), dtype=np.bool_)
     lists[solution.unknowns[rows], columns] = True
     nodes = np.flatnonzero(lists.any(axis=1)).astype(np.int64)
     if truth is None:
@@ -422,10 +426,10 @@ def invert(
     """
     if not isinstance(method, str) or method not in _METHODS:
         raise InputError(f'method must be "cosine", "dlg" or "idlg"; found {method!r}')
-    seen = _observe_module(model, gradient, tuple(shape), labels, call, loss, box, image_shape)
+    observed = _observe_module(model, gradient, tuple(shape), labels, call, loss, box, image_shape)
     trying, attempt = effort or (Effort(300) if method == "cosine" else Effort(150, 2)), _METHODS[method]
-    best = min((attempt(seen, trying.steps, start) for start in trying.starts()), key=lambda item: item.distance)
-    result, batch = np.asarray(best.features), len(seen.labels)
+    best = min((attempt(observed, trying.steps, start) for start in trying.starts()), key=lambda item: item.distance)
+    result, batch = np.asarray(best.features), len(observed.labels)
     if truth is None:
         return Inversion(None, result, best.labels, best.distance)
     order, measured = _score_inputs(result, batch, as_floats(truth, "truth"), box, public)
@@ -469,12 +473,12 @@ def _observe_module(
         raise InputError(f"box must be a least and a larger finite number, or None; found {box}")
     if not shape or min(shape) < 1:
         raise InputError(f"shape must have at least one input and no empty axis; found {list(shape)}")
-    own = copy.deepcopy(model).to(device="cpu", dtype=torch.float64)
-    named = {name: value for name, value in own.named_parameters() if value.requires_grad}
-    parts = _parts(gradient, named)
+    model_copy = copy.deepcopy(model).to(device="cpu", dtype=torch.float64)
+    parameters = {name: value for name, value in model_copy.named_parameters() if value.requires_grad}
+    parts = _parts(gradient, parameters)
 
     def logits_of(x: torch.Tensor) -> torch.Tensor:
-        return own(x) if call is None else call(own, x)
+        return model_copy(x) if call is None else call(model_copy, x)
 
     middle = torch.full(shape, 0.0 if box is None else (box[0] + box[1]) / 2, dtype=torch.float64)
     try:
@@ -491,36 +495,36 @@ def _observe_module(
     batch, classes = logits.shape
     if labels is None:
         expected = logits.softmax(dim=1).mean(dim=0).numpy()
-        read = np.repeat(np.arange(classes), count_labels(_last_bias(parts, classes), expected, batch))
+        label_indices = np.repeat(np.arange(classes), count_labels(_last_bias(parts, classes), expected, batch))
     else:
-        read = _indices(labels, batch, classes, "labels")
+        label_indices = _indices(labels, batch, classes, "labels")
     goal = torch.cat([part.reshape(-1) for part in parts.values()])
     return _ModuleGradient(
-        logits_of, loss, tuple(named.values()), goal, shape, classes, read, box, image_shape
+        logits_of, loss, tuple(parameters.values()), goal, shape, classes, label_indices, box, image_shape
     )  # fmt: skip
 
 
-def _parts(gradient: Any, named: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _parts(gradient: Any, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The gradient by name, float64, in the order of the parameters."""
-    size = sum(value.numel() for value in named.values())
+    size = sum(value.numel() for value in parameters.values())
     if isinstance(gradient, Mapping):
-        if set(gradient) != set(named):
-            raise InputError(f"gradient must have the parameters {list(named)}; found {list(gradient)}")
-        listed = [gradient[name] for name in named]
+        if set(gradient) != set(parameters):
+            raise InputError(f"gradient must have the parameters {list(parameters)}; found {list(gradient)}")
+        listed = [gradient[name] for name in parameters]
     elif isinstance(gradient, torch.Tensor):
         if gradient.shape != (size,):
             raise InputError(f"gradient must have shape [{size}] if it is one tensor; found {list(gradient.shape)}")
-        listed = list(torch.split(gradient, [value.numel() for value in named.values()]))
+        listed = list(torch.split(gradient, [value.numel() for value in parameters.values()]))
     else:
         listed = list(gradient)
-    if len(listed) != len(named):
-        raise InputError(f"gradient must have a tensor for each of {len(named)} parameters; found {len(listed)}")
+    if len(listed) != len(parameters):
+        raise InputError(f"gradient must have a tensor for each of {len(parameters)} parameters; found {len(listed)}")
     parts = {}
-    for (name, value), part in zip(named.items(), listed, strict=True):
-        there = torch.zeros_like(value) if part is None else torch.as_tensor(part)
-        if there.numel() != value.numel():
-            raise InputError(f"gradient of {name} must have shape {list(value.shape)}; found {list(there.shape)}")
-        parts[name] = there.detach().to(device="cpu", dtype=torch.float64).reshape(value.shape)
+    for (name, value), part in zip(parameters.items(), listed, strict=True):
+        part_tensor = torch.zeros_like(value) if part is None else torch.as_tensor(part)
+        if part_tensor.numel() != value.numel():
+            raise InputError(f"gradient of {name} must have shape {list(value.shape)}; found {list(part_tensor.shape)}")
+        parts[name] = part_tensor.detach().to(device="cpu", dtype=torch.float64).reshape(value.shape)
         if not torch.isfinite(parts[name]).all():
             raise InputError(f"gradient must be finite; that of {name} is not")
     if not any(part.any() for part in parts.values()):
@@ -542,8 +546,8 @@ def _matrix(values: Any, name: str, *, columns_of: Any = None) -> Floats:
         raise InputError(f"{name} must be a matrix; found {matrix.ndim} axes")
     if not np.isfinite(matrix).all():
         raise InputError(f"{name} must be finite; found NaN or infinity")
-    if columns_of is not None and matrix.shape[1] != (wanted := _matrix(columns_of, name).shape[1]):
-        raise InputError(f"{name} must have {wanted} columns; found {matrix.shape[1]}")
+    if columns_of is not None and matrix.shape[1] != (width := _matrix(columns_of, name).shape[1]):
+        raise InputError(f"{name} must have {width} columns; found {matrix.shape[1]}")
     return matrix
 
 

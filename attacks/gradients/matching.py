@@ -126,7 +126,7 @@ def class_means(public: NDArray[Any], labels: Ids, wanted: Ids) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Inverted:
+class InvertedGradients:
     """What was made of each gradient."""
 
     exhibits: tuple[_Exhibit, ...]  # the gradients
@@ -134,7 +134,7 @@ class Inverted:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Aligned:
+class _AlignedReconstruction:
     """A reconstruction in the order of the truth: devices int64 [m], rows [m, d], order int64 [m], batch b."""
 
     devices: Ids
@@ -143,18 +143,18 @@ class _Aligned:
     batch: int
 
 
-def aligned_with(guess: Inverted, truth: GradientTruth) -> list[_Aligned]:
+def aligned_with(guess: InvertedGradients, truth: GradientTruth) -> list[_AlignedReconstruction]:
     """Every reconstruction in the order of the devices that its field is made of."""
     aligned = []
     for exhibit, result in zip(guess.exhibits, guess.found, strict=True):
         devices, batch = np.empty(exhibit.seen.field.nodes, dtype=np.int64), exhibit.seen.field.batch
         devices[exhibit.place] = np.concatenate([truth.fields[int(client)] for client in exhibit.clients])
         order = match_rows(result.features, truth.features[devices], batch)
-        aligned.append(_Aligned(devices, result.features[order], order, batch))
+        aligned.append(_AlignedReconstruction(devices, result.features[order], order, batch))
     return aligned
 
 
-def _rows_recovered(aligned: list[_Aligned], truth: GradientTruth) -> Measurement:
+def _rows_recovered(aligned: list[_AlignedReconstruction], truth: GradientTruth) -> Measurement:
     """The share of batch nodes whose rows are right up to half a step of grey."""
     hits = [is_recovered(item.rows[: item.batch], truth.features[item.devices[: item.batch]]) for item in aligned]
     usual = [is_recovered(_prior(item, truth), truth.features[item.devices[: item.batch]]) for item in aligned]
@@ -162,7 +162,7 @@ def _rows_recovered(aligned: list[_Aligned], truth: GradientTruth) -> Measuremen
     return _share("rows recovered", hits, float(np.concatenate(usual).mean()), 0.0, told)
 
 
-def _nodes_told(aligned: list[_Aligned], truth: GradientTruth) -> Measurement:
+def _nodes_told(aligned: list[_AlignedReconstruction], truth: GradientTruth) -> Measurement:
     """The share of batch nodes that a public list of all rows would tell by what was found."""
     hits = [_own_nearest(item.rows[: item.batch], item, truth) for item in aligned]
     usual = [_own_nearest(_prior(item, truth), item, truth) for item in aligned]
@@ -171,7 +171,7 @@ def _nodes_told(aligned: list[_Aligned], truth: GradientTruth) -> Measurement:
     return _share("nodes told by their rows", hits, float(np.concatenate(usual).mean()), random, told)
 
 
-def _edges_found(guess: Inverted, aligned: list[_Aligned]) -> Measurement | None:
+def _edges_found(guess: InvertedGradients, aligned: list[_AlignedReconstruction]) -> Measurement | None:
     """The share of edges among as many pairs of largest weight; None where no field has any.
 
     Counted are edges that some average on the way to the batch depends on: the others leave no trace in a gradient. The
@@ -201,12 +201,12 @@ def _share(metric: str, hits: list[Flags], prior: float, random: float, told: st
     return share_right(metric, hit, cluster, told, random=random, prior=max(prior, random))
 
 
-def _prior(aligned: _Aligned, truth: GradientTruth) -> Floats:
+def _prior(aligned: _AlignedReconstruction, truth: GradientTruth) -> Floats:
     """The mean row of each batch node's class: the best guess of who knows labels and public rows."""
     return class_means(truth.features, truth.labels, truth.labels[aligned.devices[: aligned.batch]])
 
 
-def _own_nearest(rows: Floats, aligned: _Aligned, truth: GradientTruth) -> Flags:
+def _own_nearest(rows: Floats, aligned: _AlignedReconstruction, truth: GradientTruth) -> Flags:
     """Bool [b]: whether no row of another node is nearer to each row than the node's own."""
     apart = cdist(rows, truth.features, "sqeuclidean")
     own = apart[np.arange(aligned.batch), aligned.devices[: aligned.batch]]
@@ -217,7 +217,7 @@ KNOWN = "the model, the labels that its last bias tells, and how the nodes behin
 
 
 @dataclass(frozen=True, slots=True)
-class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth]):
+class GradientMatching(InformedAttack[InvertedGradients, GradientKnowledge, GradientTruth]):
     """Inputs are sought whose gradient is the one that was seen.
 
     Attributes:
@@ -237,13 +237,13 @@ class GradientMatching(InformedAttack[Inverted, GradientKnowledge, GradientTruth
         tries = [self.attempt(seen, effort.steps, start) for start in effort.starts()]
         return min(tries, key=lambda item: item.distance)
 
-    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> Inverted | None:
+    def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> InvertedGradients | None:
         """Inverts every gradient in the view, or their sum; None without any."""
         every = exhibits(view, public, known)
         shown = tuple(item for item in every if not self.joint or item.seen.field.nodes <= MOST_NODES)
-        return Inverted(shown, tuple(self.invert(item.seen, self.effort) for item in shown)) if shown else None
+        return InvertedGradients(shown, tuple(self.invert(item.seen, self.effort) for item in shown)) if shown else None
 
-    def score(self, guess: Inverted, truth: GradientTruth) -> tuple[Measurement, ...]:
+    def score(self, guess: InvertedGradients, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of batch nodes told by their rows, and of edges or of rows that are recovered."""
         aligned = aligned_with(guess, truth)
         told = _nodes_told(aligned, truth)

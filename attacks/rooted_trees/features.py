@@ -45,7 +45,7 @@ from fgl_secure.attacks.rooted_trees.knowledge import (
     PublicTopology,
     client_sums,
 )
-from fgl_secure.attacks.row_space import Determined, Equations, SolvedRows, exact_rows, solve
+from fgl_secure.attacks.row_space import DeterminedRows, Equations, SolvedRows, exact_rows, solve
 from fgl_secure.attacks.truth import TreeTruth, crosses_silos
 from fgl_secure.runtime import Circumstance, PublicParameters, Role, Step, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion
@@ -163,7 +163,7 @@ class _HopFeatureTopology(InformedAttack[SolvedRows, PublicTopology, TreeTruth])
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: PublicTopology) -> SolvedRows | None:
-        received = _Heard.of(known.edges, known.owners, known.rules)
+        received = _Senders.of(known.edges, known.owners, known.rules)
         return _claims([(sums, solve(_all_hops(sums, received))) for sums in client_sums(view, public)])
 
     def score(self, guess: SolvedRows, truth: TreeTruth) -> tuple[Measurement, ...]:
@@ -176,14 +176,14 @@ def _first_hop(sums: ClientSums) -> Equations:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Heard:
+class _Senders:
     """Who hears of whom, as far as public knowledge goes."""
 
     adjacency: sparse.csr_array  # 0/1 float64 CSR [n, n], row i the nodes whose rows enter mu_i^1
     unsure: NDArray[np.bool_]  # bool [n], nodes of which it is not known whom they asked about
 
     @classmethod
-    def of(cls, edges: Ids, owners: Ids, rules: HopRules) -> _Heard:
+    def of(cls, edges: Ids, owners: Ids, rules: HopRules) -> _Senders:
         """From edges int64 [2, m], both directions of each, and the client of each node int64 [n]."""
         n = len(owners)
         source, target = np.unique(edges[:, edges[0] != edges[1]], axis=1)
@@ -198,17 +198,17 @@ class _Heard:
         ends = (target[mask], source[mask])
         return cls(sparse.csr_array((np.ones(len(ends[0])), ends), shape=(n, n)), unsure)
 
-    def knowing(self, sums: ClientSums) -> _Heard:
+    def knowing(self, sums: ClientSums) -> _Senders:
         """The same with what a client knows of its own nodes: whom it asked about."""
         owned = sums.client.owned
         inside = sums.client.neighbours @ sparse.diags_array(owned.astype(np.float64))
         others = sparse.diags_array((~owned).astype(np.float64)) @ self.adjacency
         adjacency = sparse.csr_array(inside + sums.asked + others)
         adjacency.eliminate_zeros()
-        return _Heard(adjacency, self.unsure & ~owned)
+        return _Senders(adjacency, self.unsure & ~owned)
 
 
-def _all_hops(sums: ClientSums, received: _Heard) -> Equations:
+def _all_hops(sums: ClientSums, received: _Senders) -> Equations:
     """A client's sums of up to `MOST_HOPS` hops as equations about the nodes of others."""
     received = received.knowing(sums)
     n, owned = len(sums.client.owned), np.flatnonzero(sums.client.owned)
@@ -239,7 +239,7 @@ def _next_walks(adjacency: sparse.csr_array, walks: list[sparse.csr_array]) -> s
     return sparse.csr_array(further - sparse.diags_array(back) @ walks[-2])
 
 
-def _claims(result: list[tuple[ClientSums, Determined]]) -> SolvedRows | None:
+def _claims(result: list[tuple[ClientSums, DeterminedRows]]) -> SolvedRows | None:
     """Of every client the rows beyond those that are alone in a sum of the first hop."""
     if not result:
         return None
@@ -287,7 +287,7 @@ def _explain_sums(sums: ClientSums) -> ForeignEdges:
     """Claims the neighbours of each known node whose surroundings have one explanation by at most two known rows."""
     known = solve(_first_hop(sums))
     good = _sure(known.values, known.error)
-    known = Determined(known.nodes[good], known.values[good], known.error[good])
+    known = DeterminedRows(known.nodes[good], known.values[good], known.error[good])
     first, terms = _first_hop(sums), sums.members.sum(axis=1)
     # The second hop has the same coefficients; rounding of a sum that was itself summed adds as much for each term.
     rounding = sums.unit * terms * len(sums.client.owned) ** 0.5

@@ -30,7 +30,7 @@ from fgl_secure.attacks.edge_claims import (
 )
 from fgl_secure.attacks.neighbourhoods import ClientEdges, clients_of, rows_by_layer, rows_of, stack_rows
 from fgl_secure.attacks.recovery import largest_share, share_right
-from fgl_secure.attacks.row_space import Determined, SolvedRows, exact_rows, solver
+from fgl_secure.attacks.row_space import DeterminedRows, SolvedRows, exact_rows, solver
 from fgl_secure.attacks.structure.knowledge import FEDSTRUCT_HOPWISE, FEDSTRUCT_QUERIES, STRUCTURE
 from fgl_secure.attacks.truth import StructureTruth
 from fgl_secure.runtime import Phase, PublicParameters, Role, Step, Transcript, View
@@ -168,7 +168,7 @@ class _HopSystem:
     client: ClientEdges  # who has the sums
     own: Floats  # float64 [hops, n, c], embeddings of its own nodes; 0 for other nodes
     sums: int  # number of sums in a hop
-    known: Determined  # foreign nodes that the sums determine, with their embeddings before the first hop
+    known: DeterminedRows  # foreign nodes that the sums determine, with their embeddings before the first hop
     rows: Floats  # float64 [hops, k, c], their embeddings
     unit: float  # rounding of one sum
 
@@ -236,7 +236,7 @@ def _system(client: ClientEdges, sums: Floats, summed: Ids, own: Floats, public:
     unit = scale * 2.0**-REAL_BITS if public.fraction_bits is None else 2.0**-public.fraction_bits
     terms = client.neighbours[summed][:, outside].sum(axis=1)
     rows = np.einsum("kq,hqc->hkc", solution.weights, sums)
-    known = Determined(outside[solution.unknowns], rows[0], np.abs(solution.weights) @ (unit * terms))
+    known = DeterminedRows(outside[solution.unknowns], rows[0], np.abs(solution.weights) @ (unit * terms))
     return _HopSystem(client, own, len(summed), known, rows, unit)
 
 

@@ -142,7 +142,7 @@ class _HopUnfolding(_ListedNeighbours):
 
 
 @dataclass(slots=True, eq=False)
-class _Known:
+class _KnownRows:
     """Rows of one power that a client knows, all others 0: bool [n] which, and CSR [n, n]."""
 
     nodes: NDArray[np.bool_]
@@ -160,7 +160,7 @@ class _Known:
 
 def _recover_adjacency(
     client: ClientEdges, second: dict[int, sparse.csr_array], third: dict[int, sparse.csr_array]
-) -> _Known:
+) -> _KnownRows:
     """The rows of the normalised adjacency that a client's shares determine, its own among them.
 
     Args:
@@ -170,10 +170,10 @@ def _recover_adjacency(
     """
     n = len(client.owned)
     looped = sparse.csr_array(client.neighbours + sparse.diags_array(client.owned.astype(np.float64)))
-    first = _Known(
+    first = _KnownRows(
         client.owned.copy(), sparse.csr_array(sparse.diags_array(1 / np.maximum(looped.sum(axis=1), 1)) @ looped)
     )
-    square = _Known(np.zeros(n, dtype=np.bool_), sparse.csr_array((n, n)))
+    square = _KnownRows(np.zeros(n, dtype=np.bool_), sparse.csr_array((n, n)))
     while True:
         before = int(first.nodes.sum() + square.nodes.sum())
         for sender in sorted(second):
@@ -185,7 +185,7 @@ def _recover_adjacency(
             return first
 
 
-def _solve(client: ClientEdges, sender: int, share: sparse.csr_array, known: _Known, *, whole: bool) -> None:
+def _solve(client: ClientEdges, sender: int, share: sparse.csr_array, known: _KnownRows, *, whole: bool) -> None:
     """Adds the rows that a share determines once the known ones are taken out of it."""
     asked = np.flatnonzero((client.client_of == sender) & ~known.nodes)
     rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
@@ -200,7 +200,7 @@ def _solve(client: ClientEdges, sender: int, share: sparse.csr_array, known: _Kn
     known.add(asked[solution.unknowns[sound]], values[np.flatnonzero(sound)])
 
 
-def _peel(client: ClientEdges, first: _Known, square: _Known) -> None:
+def _peel(client: ClientEdges, first: _KnownRows, square: _KnownRows) -> None:
     """Adds the rows of nodes that are the only unknown neighbour of a node of which both powers are known."""
     while True:
         saying = np.flatnonzero(first.nodes & square.nodes & ~client.owned)

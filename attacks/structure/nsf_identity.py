@@ -304,7 +304,7 @@ class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTr
         copy, owner_of = _features_of_copy(known), known.owners
         if copy is None:
             return None
-        listed = _Listed(undirected_adjacency(known.edges, len(owner_of)), copy, owner_of)
+        listed = _Crawl(undirected_adjacency(known.edges, len(owner_of)), copy, owner_of)
         edges, names, size = own_rows(view, OWN_EDGES), own_rows(view, OWN_NAMES), len(view.parties.ids(Role.DEVICE))
         result = [
             _at_client(client, held, edges[client], names[client], listed, size)
@@ -333,7 +333,7 @@ class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTr
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Listed:
+class _Crawl:
     """The crawl, 0/1 [k, k], its structure features [k, d], and the client of each listed node, int64 [k]."""
 
     adjacency: sparse.csr_array
@@ -342,7 +342,7 @@ class _Listed:
 
 
 def _at_client(
-    client: int, features: HeldFeatures, edges: Ids, own_names: Ids, listed: _Listed, size: int
+    client: int, features: HeldFeatures, edges: Ids, own_names: Ids, listed: _Crawl, size: int
 ) -> tuple[Ids, ...]:
     """Observers, nodes, names and unaided names of the external neighbours whose features are held, int64 [m] each."""
     abroad, first = np.unique(edges[:, 1], return_index=True)

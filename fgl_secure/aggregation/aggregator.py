@@ -138,14 +138,16 @@ class SecureAggregator:
         if limits is not None:
             check_kind(limits, Limits, "limits")
         _check_coins(coins)
-        made = _scheme(scheme, None if threshold is None else integer_of(threshold, "threshold"))
+        scheme_at_precision = _scheme(scheme, None if threshold is None else integer_of(threshold, "threshold"))
         rounding = Rounding.ERROR_FEEDBACK if flag_of(error_feedback, "error_feedback") else Rounding.FRESH
         if precision is not None or rounding is Rounding.ERROR_FEEDBACK:
-            made = made.at_precision(integer_of(precision, "precision"), rounding)
+            scheme_at_precision = scheme_at_precision.at_precision(integer_of(precision, "precision"), rounding)
         if weight_bound is None:
-            weight_bound = 1.0 if made.precision is not None and bound is not None else _DEFAULT_WEIGHT_BOUND
+            weight_bound = (
+                1.0 if scheme_at_precision.precision is not None and bound is not None else _DEFAULT_WEIGHT_BOUND
+            )
         rules = Rules(
-            made,
+            scheme_at_precision,
             integer_of(clients, "clients"),
             bound=None if bound is None else number_of(bound, "bound"),
             fraction_bits=None if fraction_bits is None else integer_of(fraction_bits, "fraction_bits"),
@@ -234,13 +236,13 @@ class SecureAggregator:
             BudgetExhaustedError: the round would cost more than the privacy budget has left.
             TooFewClientsError: fewer clients than the threshold are left.
         """
-        present, gone = _present(mappings, self._rules.clients), _indices(dropped, self._rules.clients)
+        present, dropped_clients = _present(mappings, self._rules.clients), _indices(dropped, self._rules.clients)
         counted = _weights(weights, self._rules.clients)
-        held = ClientUpdates(present)
-        known, number = self._begin_round(held.layout)
-        kept = {index: self._kept_by(index) for index in present} if self._rules.feeds_back else {}
-        brought = RoundInputs(self._rules, held, counted, gone, self._coins, kept)
-        mean, self._last, self._bounds = simulate_round(brought, number, known)
+        updates = ClientUpdates(present)
+        bounds, number = self._begin_round(updates.layout)
+        rounding_errors = {index: self._kept_by(index) for index in present} if self._rules.feeds_back else {}
+        inputs = RoundInputs(self._rules, updates, counted, dropped_clients, self._coins, rounding_errors)
+        mean, self._last, self._bounds = simulate_round(inputs, number, bounds)
         return mean
 
     @numpy_settings()
@@ -257,9 +259,9 @@ class SecureAggregator:
         """
         check_kind(layout, TensorLayout, "layout", "give Layout.of(mapping)")
         _check_coins(coins)
-        known, number = self._begin_round(layout)
+        bounds, number = self._begin_round(layout)
         coins = coins or self._coins
-        self._server = ServerRound(self._rules, layout, self._session, number, coins, known, limits=self._limits)
+        self._server = ServerRound(self._rules, layout, self._session, number, coins, bounds, limits=self._limits)
         return self._server
 
     def client_round(
@@ -270,7 +272,7 @@ class SecureAggregator:
         coins: Coins | None = None,
         identity: Identity | None = None,
         identities: Identities | None = None,
-        kept: RoundingErrors | None = None,
+        rounding_errors: RoundingErrors | None = None,
     ) -> ClientRound:
         """A client's part in a round; under privacy its first vector is counted against this process's budget.
 
@@ -282,7 +284,7 @@ class SecureAggregator:
             coins: of this client; None takes those of this process.
             identity: the key that it signs with, if clients have any.
             identities: the others' public keys, as this client knows them from elsewhere.
-            kept: `ClientRound.rounding_errors` of its round before, where an earlier process made it and errors are fed
+            rounding_errors: `ClientRound.rounding_errors` of its round before, where an earlier process made it and errors are fed
                 back; None takes what it kept in this one.
 
         Raises:
@@ -290,15 +292,17 @@ class SecureAggregator:
         """
         place = Place(bytes_of(session, "session", SESSION_BYTES), _round(number), integer_of(index, "index"))
         _check_coins(coins)
-        if kept is not None:
-            check_kind(kept, RoundingErrors, "kept")
+        if rounding_errors is not None:
+            check_kind(rounding_errors, RoundingErrors, "kept")
         if place in self._taken:
             raise InputError(f"client must take part in a round once; found client {index} in round {number} again")
         coins = coins or self._coins
-        if kept is not None:
-            self._kept[place.index] = kept
-        kept = self._kept_by(place.index) if self._rules.feeds_back else None
-        client = ClientRound(self._rules, place, coins, identity, identities, self._ledger, self._limits, kept)
+        if rounding_errors is not None:
+            self._kept[place.index] = rounding_errors
+        rounding_errors = self._kept_by(place.index) if self._rules.feeds_back else None
+        client = ClientRound(
+            self._rules, place, coins, identity, identities, self._ledger, self._limits, rounding_errors
+        )
         self._taken.add(place)
         return client
 
@@ -346,10 +350,10 @@ class SecureAggregator:
         record = self.last_round
         if record is None:
             raise InputError("report must be on a round that was finished; found none")
-        privacy, spent = self._rules.privacy, ""
+        privacy, epsilon_text = self._rules.privacy, ""
         if privacy is not None:
-            spent = f"The means cost epsilon {self.spent_epsilon:.3g} of {privacy.target} so far"
-        return write_report(path, record, updates, self.claim, labels, spent)
+            epsilon_text = f"The means cost epsilon {self.spent_epsilon:.3g} of {privacy.target} so far"
+        return write_report(path, record, updates, self.claim, labels, epsilon_text)
 
     def forget_ranges(self) -> None:
         """Has ranges found anew in the next round: when numbers have become much smaller, or ranges are not watched."""
@@ -357,15 +361,15 @@ class SecureAggregator:
 
     def _begin_round(self, layout: TensorLayout) -> tuple[Mapping[str, float] | None, int]:
         """Ranges that are known for a layout, and the number of the round that begins; it is counted."""
-        known = self.bounds if layout == self._layout else None
-        opening = Opening(layout, known)
+        bounds = self.bounds if layout == self._layout else None
+        opening = Opening(layout, bounds)
         self._rules.topology(self._rules.first(opening), opening)  # raises where there is no such sum
         self._server = None
         if self._rules.privacy is not None:
             self._ledger.spend(layout, self._session, self._next)
         self._next += 1
         self._layout = layout
-        return known, self._next - 1
+        return bounds, self._next - 1
 
     def _kept_by(self, client: int) -> RoundingErrors:
         return self._kept.setdefault(client, RoundingErrors())

@@ -95,8 +95,8 @@ def bytes_of(value: Any, name: str, length: int | None = None) -> bytes:
         InputError: it is something else; names the argument, and shows no value.
     """
     if not isinstance(value, bytes | bytearray | memoryview):
-        wanted = "bytes" if length is None else f"{length} bytes"
-        raise InputError(f"{name} must be {wanted}; found {type(value).__name__}")
+        expected = "bytes" if length is None else f"{length} bytes"
+        raise InputError(f"{name} must be {expected}; found {type(value).__name__}")
     result = bytes(value)
     if length is not None and len(result) != length:
         raise InputError(f"{name} must be {length} bytes; found {len(result)} bytes")

@@ -163,8 +163,8 @@ class ClientRound:
         request = self._read(message)
         part = self._part_for(request)
         rules, session = self._rules, self._place.session
-        server, own = int(rules.parties.ids(Role.SERVER)[0]), self._party
-        batches = batches_from_bytes(request.batches, session, server, own)
+        server, party = int(rules.parties.ids(Role.SERVER)[0]), self._party
+        batches = batches_from_bytes(request.batches, session, server, party)
         before = part.machine.state()
         try:
             for messages in batches:
@@ -270,11 +270,15 @@ class ClientRound:
             raise StaleMessageError(f"first request of the sum of {request.purpose.name} must open it; it does not")
         if request.batches:
             raise MalformedMessageError("first request of a sum must hold no messages; it does")
-        finds, named = self._rules.finds_ranges(opening.layout), opening.bounds is not None
-        fits = finds and (self._rules.watched or not named) if request.purpose is SumKind.RANGES else finds == named
+        finds, has_bounds = self._rules.finds_ranges(opening.layout), opening.bounds is not None
+        fits = (
+            finds and (self._rules.watched or not has_bounds)
+            if request.purpose is SumKind.RANGES
+            else finds == has_bounds
+        )
         if not fits:
             raise ProtocolError("ranges must be asked for, and bounds be named, only where the rules leave them open")
-        if request.purpose is SumKind.WATCHED and not (named and self._rules.has_vetoes(opening.layout)):
+        if request.purpose is SumKind.WATCHED and not (has_bounds and self._rules.has_vetoes(opening.layout)):
             raise ProtocolError("mean must be one to veto only where ranges are known and watched, and the scheme can")
         marks, opens = request.purpose is SumKind.CONTRIBUTOR_COUNT, opening.opened is not None
         closes = self._rules.closes_entries(opening.layout)
@@ -303,8 +307,8 @@ class ClientRound:
         rules = self._rules
         vector = rules.vector(purpose, opening, mapping, self._weight, self._coins, self._kept)
         if purpose.is_mean:
-            own, heaviest = self._place.index, rules.clients * rules.weighing.bound
-            warn_of_lost_updates(rules, rules.code(opening), {own: mapping}, (own,), heaviest)
+            client, heaviest = self._place.index, rules.clients * rules.weighing.bound
+            warn_of_lost_updates(rules, rules.code(opening), {client: mapping}, (client,), heaviest)
             if rules.privacy is not None:
                 self._ledger.spend(opening.layout, self._place.session, self._place.number, self._place.index)
         return vector

@@ -299,9 +299,9 @@ class RoundingErrors:
     @property
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it, for `from_arrays`; secret."""
-        mask = {"now": (self.of, self.errors)} | ({} if self._next is None else {"next": self._next})
-        digests = {f"{when} of": np.frombuffer(digest, dtype=np.uint8) for when, (digest, _) in mask.items()}
-        return digests | {when: errors for when, (_, errors) in mask.items()}
+        parts = {"now": (self.of, self.errors)} | ({} if self._next is None else {"next": self._next})
+        digests = {f"{when} of": np.frombuffer(digest, dtype=np.uint8) for when, (digest, _) in parts.items()}
+        return digests | {when: errors for when, (_, errors) in parts.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> RoundingErrors:
@@ -311,13 +311,13 @@ class RoundingErrors:
             MalformedMessageError: it is nothing that a client keeps.
         """
         forms = {name: (array.dtype, array.ndim) for name, array in arrays.items()}
-        wanted = {"now of": (np.dtype(np.uint8), 1), "now": (np.dtype(np.float64), 1)}
-        following = {name.replace("now", "next"): form for name, form in wanted.items()}
-        if forms not in (wanted, wanted | following):
+        expected_forms = {"now of": (np.dtype(np.uint8), 1), "now": (np.dtype(np.float64), 1)}
+        following = {name.replace("now", "next"): form for name, form in expected_forms.items()}
+        if forms not in (expected_forms, expected_forms | following):
             raise MalformedMessageError("kept errors must be numbers and the digest of their layout; they are not")
-        made = cls(arrays["now of"].tobytes(), arrays["now"])
-        made._next = (arrays["next of"].tobytes(), arrays["next"]) if "next" in arrays else None
-        return made
+        errors = cls(arrays["now of"].tobytes(), arrays["now"])
+        errors._next = (arrays["next of"].tobytes(), arrays["next"]) if "next" in arrays else None
+        return errors
 
     def settle(self) -> None:
         """The round has gone through, as far as this client can tell."""
@@ -516,18 +516,18 @@ def _cast_error(dtype: str, magnitude: float) -> float:
     return magnitude * (2.0 ** -FLOATS[dtype] + twice + _FLOAT64) + 2.0 ** max(SMALLEST[dtype] - 1, -1074)
 
 
-def _quantizer(entry: TensorEntry, bounds: Mapping[str, float], room: int, asked: int | None) -> FixedPoint:
+def _quantizer(entry: TensorEntry, bounds: Mapping[str, float], room: int, fraction_bits: int | None) -> FixedPoint:
     bound = bounds.get(entry.name, math.nan)
     if not (math.isfinite(bound) and bound > 0):
         raise InputError(f"bound of {entry.name!r} must be a positive number; found {bound}")
-    if asked is None:
+    if fraction_bits is None:
         return FixedPoint(None, bound, most_fraction_bits(bound, room), what=field_name(entry), remedy=_REMEDY)
-    if asked + math.frexp(bound)[1] > 64 or units_of(bound, asked) > room:
+    if fraction_bits + math.frexp(bound)[1] > 64 or units_of(bound, fraction_bits) > room:
         raise FieldRangeError(
             f"bound * 2^fraction_bits must stay within {room:,} for {entry.name!r}, which is what clients and weights "
-            f"leave of the scheme's limit; found {bound:g} * 2^{asked}"
+            f"leave of the scheme's limit; found {bound:g} * 2^{fraction_bits}"
         )
-    return FixedPoint(None, bound, asked, what=field_name(entry), remedy=_REMEDY)
+    return FixedPoint(None, bound, fraction_bits, what=field_name(entry), remedy=_REMEDY)
 
 
 def _checked_integers(entry: TensorEntry, values: NDArray[Any], bound: int) -> Integers:

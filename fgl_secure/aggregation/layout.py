@@ -127,8 +127,10 @@ def entries_of(value: Array) -> NDArray[Any]:
     Entries of the type of floats that numpy lacks, bfloat16, are float32.
     """
     if isinstance(value, torch.Tensor):
-        here = value.detach().cpu().resolve_neg()
-        value = (here.float() if here.dtype is torch.bfloat16 else here).numpy()  # torch would wake threads to convert
+        tensor = value.detach().cpu().resolve_neg()
+        value = (
+            tensor.float() if tensor.dtype is torch.bfloat16 else tensor
+        ).numpy()  # torch would wake threads to convert
     flat = np.asarray(value).reshape(-1)
     # Compiled kernels take no foreign byte order, which arrays from files and networks may have.
     return flat if flat.dtype.isnative else flat.astype(flat.dtype.newbyteorder("="))
@@ -246,16 +248,18 @@ class TensorLayout:
         if len(members) == len(by_path) and all(_is_like(by_path.get(path), value) for path, value in members):
             return
         entries = _ascending([_entry(path, value) for path, value in members])
-        result, wanted = {e.name: e for e in entries}, {e.name: e for e in self.entries}
-        for name in [*wanted, *result]:
+        result, expected = {e.name: e for e in entries}, {e.name: e for e in self.entries}
+        for name in [*expected, *result]:
             if name not in result:
                 raise InputError(f"{who} must have the keys of the others; {name!r} is missing")
-            if name not in wanted:
+            if name not in expected:
                 raise InputError(f"{who} must have the keys of the others; {name!r} is none of them")
             for what in ("shape", "dtype"):
-                mine, theirs = getattr(result[name], what), getattr(wanted[name], what)
-                if mine != theirs:
-                    raise InputError(f"{what} of {name!r} must be {theirs} as the others have it; {who} has {mine}")
+                own_value, theirs = getattr(result[name], what), getattr(expected[name], what)
+                if own_value != theirs:
+                    raise InputError(
+                        f"{what} of {name!r} must be {theirs} as the others have it; {who} has {own_value}"
+                    )
 
     def arrays(self, mapping: Tree, who: str = "mapping") -> Arrays:
         """The arrays of a mapping of this layout, by name; those that it has given before, as they are.
@@ -297,8 +301,8 @@ class TensorLayout:
         Raises:
             MalformedMessageError: they are of other names, types or sizes.
         """
-        wanted = {entry.name: (_bare_type(entry), (entry.size,)) for entry in self.entries}
-        if {name: (part.dtype, part.shape) for name, part in parts.items()} != wanted:
+        forms = {entry.name: (_bare_type(entry), (entry.size,)) for entry in self.entries}
+        if {name: (part.dtype, part.shape) for name, part in parts.items()} != forms:
             raise MalformedMessageError("numbers must have the names, types and sizes of their layout; they have not")
         return self.build(parts)
 

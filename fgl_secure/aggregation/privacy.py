@@ -208,9 +208,11 @@ class NoisyEncoding:
         reals = self.layout.flatten(mapping)
         for entry, place in self.layout.places():
             check_finite(reals[place], field_name(entry))
-        chosen = self.perturbation
-        units = rounded_at_random(reals, self.noise.clip, chosen.grid_clip, chosen.fraction_bits, self.coins)
-        noise = chosen.noise.sample(self.coins, units.shape)
+        perturbation = self.perturbation
+        units = rounded_at_random(
+            reals, self.noise.clip, perturbation.grid_clip, perturbation.fraction_bits, self.coins
+        )
+        noise = perturbation.noise.sample(self.coins, units.shape)
         return np.append(units + noise, 1)
 
     def decode(self, total: Integers) -> Any:

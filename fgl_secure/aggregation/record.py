@@ -59,9 +59,9 @@ def warn_of_lost_updates(
     result = {client: _sizes(code, mappings[client], doubtful) for client in clients} if doubtful else {}
     for entry in sorted(doubtful, key=lambda item: -code.bounds[item.name]):
         sizes = {client: largest[entry.name] for client, largest in result.items()}
-        lost = _imprecise_clients(rules, code, entry, sizes, errors[entry.name])
-        if lost:
-            warnings.warn(_loss(rules, code, entry, sizes, lost), PrecisionWarning, stacklevel=4)
+        imprecise = _imprecise_clients(rules, code, entry, sizes, errors[entry.name])
+        if imprecise:
+            warnings.warn(_loss(rules, code, entry, sizes, imprecise), PrecisionWarning, stacklevel=4)
             return
 
 
@@ -83,15 +83,15 @@ def _warn_of_lost_mean(rules: Rules, code: Code, mean: Tree, clients: int, weigh
         return
     errors, largest = _rounding_errors(rules, code, clients, weight), _sizes(code, mean, floats)
     bits = _LEAST_BITS + 1 if rules.scheme.precision is None else 0  # the error is half a unit
-    lost = [
+    imprecise = [
         entry
         for entry in floats
         if _is_coarse(code, entry) and largest[entry.name] < math.ldexp(errors[entry.name], bits)
     ]
-    if 2 * sum(entry.size for entry in lost) > sum(entry.size for entry in floats):
-        name = max(lost, key=lambda entry: entry.size).name
+    if 2 * sum(entry.size for entry in imprecise) > sum(entry.size for entry in floats):
+        name = max(imprecise, key=lambda entry: entry.size).name
         warnings.warn(
-            f"{_describe_range(rules, code, name)}, and the means of {len(lost)} of {len(floats)} tensors are smaller: "
+            f"{_describe_range(rules, code, name)}, and the means of {len(imprecise)} of {len(floats)} tensors are smaller: "
             f"{_remedy(rules)}",
             PrecisionWarning,
             stacklevel=3,
@@ -131,35 +131,36 @@ def _imprecise_clients(
     rules: Rules, code: Code, entry: TensorEntry, sizes: Mapping[int, float], error: float
 ) -> list[int]:
     """Return the clients whose numbers of a tensor, which are not all 0, keep too few bits or none."""
-    there = {client: size for client, size in sizes.items() if size > 0}
+    present = {client: size for client, size in sizes.items() if size > 0}
     if rules.scheme.precision is None and _is_coarse(code, entry):
-        return [client for client, size in there.items() if size < math.ldexp(code.units[entry.name], _LEAST_BITS)]
-    return list(there) if max(there.values(), default=math.inf) < error else []
+        return [client for client, size in present.items() if size < math.ldexp(code.units[entry.name], _LEAST_BITS)]
+    return list(present) if max(present.values(), default=math.inf) < error else []
 
 
 def _sizes(code: Code, mapping: Tree, entries: Sequence[TensorEntry]) -> dict[str, float]:
     """Return the largest magnitude of some tensors of a client, by name."""
-    held = code.layout.arrays(mapping)
-    return {entry.name: held.largest(entry.name) for entry in entries}
+    arrays = code.layout.arrays(mapping)
+    return {entry.name: arrays.largest(entry.name) for entry in entries}
 
 
 def _describe_range(rules: Rules, code: Code, name: str) -> str:
     """Return how large a tensor's range and unit are, in words."""
-    kept = f"{_LEAST_BITS} bits" if rules.scheme.precision is None else "a bit in the mean"
+    precision_text = f"{_LEAST_BITS} bits" if rules.scheme.precision is None else "a bit in the mean"
     range_bits, unit_bits = (math.log2(size[name]) for size in (code.bounds, code.units))
     return (
-        f"range of {name!r} must leave every client's numbers {kept}; it is 2^{range_bits:.0f}, numbers are "
+        f"range of {name!r} must leave every client's numbers {precision_text}; it is 2^{range_bits:.0f}, numbers are "
         f"rounded to 2^{unit_bits:.0f}"
     )
 
 
-def _loss(rules: Rules, code: Code, entry: TensorEntry, sizes: Mapping[int, float], lost: list[int]) -> str:
+def _loss(rules: Rules, code: Code, entry: TensorEntry, sizes: Mapping[int, float], imprecise: list[int]) -> str:
     largest = max(sizes, key=lambda client: sizes[client])
-    whose = f"the largest, of client {largest}, reach 2^{math.ceil(math.log2(sizes[largest]))}: leave that client out, "
+    remedy_text = (
+        f"the largest, of client {largest}, reach 2^{math.ceil(math.log2(sizes[largest]))}: leave that client out, "
+    )
     return (
-        f"{_describe_range(rules, code, entry.name)}, and those of {len(lost)} of {len(sizes)} clients here are "
-        f"smaller; "
-        f"{whose if rules.bound is None and largest not in lost else ''}{_remedy(rules)}"
+        f"{_describe_range(rules, code, entry.name)}, and those of {len(imprecise)} of {len(sizes)} clients here are smaller; "
+        f"{remedy_text if rules.bound is None and largest not in imprecise else ''}{_remedy(rules)}"
     )
 
 

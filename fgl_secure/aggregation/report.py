@@ -131,8 +131,8 @@ def observed_update(record: RoundRecord, client: int) -> Floats:
     for entry, place in record.layout.places():
         if rounded and not entry.is_float:
             continue
-        own = words[offset : offset + entry.size]
-        result[place][: len(own)] = own * record.units.get(entry.name, 1.0)
+        part = words[offset : offset + entry.size]
+        result[place][: len(part)] = part * record.units.get(entry.name, 1.0)
         offset += entry.size
     return result if rounded else result[: len(words)]
 
@@ -259,10 +259,10 @@ def _first(reading: RulerReading) -> dict[str, Any]:
 
 
 def _cells(reading: RulerReading) -> list[tuple[int, int, float, str]]:
-    shown = reading.matches[:_MOST_SHOWN, :_MOST_SHOWN]
+    cells = reading.matches[:_MOST_SHOWN, :_MOST_SHOWN]
     return [
         (column, row, float(value), f"hsl(215, 75%, {96 - 62 * min(1.0, abs(float(value))):.0f}%)")
-        for row, values in enumerate(shown)
+        for row, values in enumerate(cells)
         for column, value in enumerate(values)
     ]
 

@@ -26,7 +26,7 @@ from fgl_secure.aggregation.sums import (
     Opening,
     RangeLevels,
     SumKind,
-    marks_of,
+    counts_of,
     only_opened,
     opened_entries,
 )
@@ -138,11 +138,11 @@ class Rules:
 
     def first(self, opening: Opening) -> SumKind:
         """The first sum of a round: none of ranges where they follow from the rules, or are found and not watched."""
-        layout, known = opening.layout, opening.bounds is not None
-        finds = self.finds_ranges(layout) and (not known or self.watched)
+        layout, has_bounds = opening.layout, opening.bounds is not None
+        finds = self.finds_ranges(layout) and (not has_bounds or self.watched)
         if not finds or not self.levels(opening).length:
             return self.after(SumKind.RANGES, layout)
-        return SumKind.WATCHED if known and self.has_vetoes(layout) else SumKind.RANGES
+        return SumKind.WATCHED if has_bounds and self.has_vetoes(layout) else SumKind.RANGES
 
     def has_vetoes(self, layout: TensorLayout) -> bool:
         """Whether clients whose numbers have outgrown known ranges veto the sum of the values."""
@@ -209,10 +209,10 @@ class Rules:
         """
         if purpose is SumKind.RANGES:
             rounds = self.scheme.precision is not None
-            told = weigh_tensors(opening.layout, mapping, self.weighing, weight, kept) if rounds else None
-            return self.levels(opening).encode(mapping, coins, told)
-        written = self.code(opening, coins, kept).encode(mapping, weight)
-        return marks_of(written) if purpose is SumKind.CONTRIBUTOR_COUNT else only_opened(written, opening.opened)
+            weighed = weigh_tensors(opening.layout, mapping, self.weighing, weight, kept) if rounds else None
+            return self.levels(opening).encode(mapping, coins, weighed)
+        encoded = self.code(opening, coins, kept).encode(mapping, weight)
+        return counts_of(encoded) if purpose is SumKind.CONTRIBUTOR_COUNT else only_opened(encoded, opening.opened)
 
     def levels(self, opening: Opening) -> RangeLevels:
         """The levels of a sum that finds ranges, above those that are known.
@@ -222,9 +222,9 @@ class Rules:
         """
         if self.scheme.modulus is None:
             raise InputError(f"ranges must be given under {self.scheme.name}; found none")
-        layout, known = opening.layout, opening.bounds
+        layout, bounds = opening.layout, opening.bounds
         if self.scheme.precision is None:
-            return _levels(layout, self.scheme.modulus, None if known is None else _items(known))
+            return _levels(layout, self.scheme.modulus, None if bounds is None else _items(bounds))
         spare = 0 if self.watched else HEADROOM_BITS
         weight_bits = max(math.ceil(math.log2(self.weighing.bound)), 0)
         return RangeLevels(layout, self.scheme.modulus, None, _FINE_STEP, spare, weight_bits)
@@ -263,7 +263,7 @@ class Rules:
                 coins=coins,
                 kept=kept,
             )
-        made = _encoding(
+        encoding = _encoding(
             layout,
             _items(bounds),
             limit=self.scheme.limit(self.clients) or _LARGEST_SUM,
@@ -273,7 +273,7 @@ class Rules:
             integers=self.integers,
             clip=self.clip,
         )
-        return replace(made, layout=layout)  # that which was kept may be of other devices, and in another order
+        return replace(encoding, layout=layout)  # that which was kept may be of other devices, and in another order
 
     def perturbation(self, layout: TensorLayout) -> Perturbation:
         """Clip, grid and noise for mappings of a layout, under privacy."""
@@ -368,13 +368,15 @@ class Rules:
     def _context(self, opening: Opening) -> bytes:
         """SHA-256 of all that a vector means, beyond the numbers that terms name."""
         bounds = None if opening.bounds is None else sorted(opening.bounds.items())
-        opened = self.k_min, None if opening.opened is None else hashlib.sha256(opening.opened).hexdigest()
+        entries_digest = self.k_min, None if opening.opened is None else hashlib.sha256(opening.opened).hexdigest()
         bound, weighing = None if self.bound is None else float(self.bound), self.weighing
         weights = float(weighing.bound), weighing.fraction_bits
-        written = bound, self.fraction_bits, *weights, self.integers, self.watched, self.clip
+        parameters = bound, self.fraction_bits, *weights, self.integers, self.watched, self.clip
         noise = None if self.privacy is None else astuple(self.privacy)
         rounded = () if self.scheme.precision is None else (self.scheme.precision, self.scheme.rounding)
-        stated = json.dumps([opening.layout.digest.hex(), bounds, written, noise, opened, self.agreed.hex(), *rounded])
+        stated = json.dumps(
+            [opening.layout.digest.hex(), bounds, parameters, noise, entries_digest, self.agreed.hex(), *rounded]
+        )
         return hashlib.sha256(b"fgl-secure vectors/v3" + stated.encode()).digest()
 
 
@@ -398,15 +400,15 @@ def _items(bounds: Mapping[str, float]) -> Ranges:
 
 
 @lru_cache(maxsize=4)
-def _levels(layout: TensorLayout, modulus: int, known: Ranges | None) -> RangeLevels:
+def _levels(layout: TensorLayout, modulus: int, bounds: Ranges | None) -> RangeLevels:
     """Each client of a round needs them, and the server does twice."""
-    return RangeLevels(layout, modulus, None if known is None else dict(known))
+    return RangeLevels(layout, modulus, None if bounds is None else dict(bounds))
 
 
 @lru_cache(maxsize=4)
-def _encoding(layout: TensorLayout, bounds: Ranges, **chosen: Any) -> TensorEncoding:
+def _encoding(layout: TensorLayout, bounds: Ranges, **options: Any) -> TensorEncoding:
     """The same."""
-    return TensorEncoding.for_sums(layout, dict(bounds), **chosen)
+    return TensorEncoding.for_sums(layout, dict(bounds), **options)
 
 
 def _check_rounded(rules: Rules) -> None:

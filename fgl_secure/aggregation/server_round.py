@@ -120,10 +120,10 @@ class ServerRound:
         if self.is_done:
             return {}
         if self.opens:
-            opened = self._as_request(self._opening).to_bytes()
-            return dict.fromkeys(range(self._rules.clients), opened)
-        asked = np.unique(np.concatenate([messages.receivers for messages in self._outbox]))
-        places = np.flatnonzero(np.isin(self._clients, asked)).tolist()
+            opening_bytes = self._as_request(self._opening).to_bytes()
+            return dict.fromkeys(range(self._rules.clients), opening_bytes)
+        receivers = np.unique(np.concatenate([messages.receivers for messages in self._outbox]))
+        places = np.flatnonzero(np.isin(self._clients, receivers)).tolist()
         return _Requests(tuple(places), self._request)
 
     @numpy_settings()
@@ -219,8 +219,8 @@ class ServerRound:
         return [self._channel.carry(messages) for messages in self._machine.step()]
 
     def _request(self, client: int) -> bytes:
-        own = [messages.rows(messages.receivers == self._clients[client]) for messages in self._outbox]
-        batches = batches_to_bytes((messages for messages in own if len(messages)), self._session)
+        client_messages = [messages.rows(messages.receivers == self._clients[client]) for messages in self._outbox]
+        batches = batches_to_bytes((messages for messages in client_messages if len(messages)), self._session)
         return self._as_request(None, batches).to_bytes()
 
     def _as_request(self, opening: Opening | None, batches: tuple[bytes, ...] = ()) -> SumRequest:

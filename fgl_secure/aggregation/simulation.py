@@ -40,20 +40,20 @@ class ClientUpdates(Mapping[int, Arrays]):
             client and key. Others are checked whenever they are made.
     """
 
-    def __init__(self, given: Mapping[int, Tree | UpdateFactory]) -> None:
+    def __init__(self, updates: Mapping[int, Tree | UpdateFactory]) -> None:
         self._makers, in_memory = dict[int, UpdateFactory](), dict[int, Any]()
-        for index, item in given.items():
+        for index, item in updates.items():
             with naming(index):
                 if _makes(item):
                     self._makers[index] = item
                 else:
                     in_memory[index] = item
-        first = next(iter(given))
+        first = next(iter(updates))
         with naming(first):
             self.layout = TensorLayout.of(self._makers[first]() if first in self._makers else in_memory[first])
         """That of the first one."""
         self._kept = {index: self._arrays(item, index) for index, item in in_memory.items()}
-        self._all = tuple(given)
+        self._all = tuple(updates)
 
     def __getitem__(self, index: int) -> Arrays:
         if index in self._makers:
@@ -151,15 +151,15 @@ class RoundInputs:
         shape, vetoes = (self.rules.clients, width), np.zeros(self.rules.clients, dtype=bool)
         rows = None if self._reads_later(purpose) else np.zeros(shape, dtype=np.int64)
         for index in filter(self._is_there, self.mappings):
-            held = self.mappings[index]
+            update = self.mappings[index]
             with naming(index):
-                vetoes[index] = self.rules.outgrown(purpose, opening, held)
-                vector = None if vetoes[index] else self._vector(index, held, purpose, opening)
+                vetoes[index] = self.rules.outgrown(purpose, opening, update)
+                vector = None if vetoes[index] else self._vector(index, update, purpose, opening)
             if rows is not None and vector is not None:
                 rows[index] = vector
         if rows is None:
-            made = partial(self._rows, width=width, purpose=purpose, opening=opening, vetoes=vetoes)
-            return LazyArray(made, shape, np.dtype(np.int64)), vetoes
+            make_rows = partial(self._rows, width=width, purpose=purpose, opening=opening, vetoes=vetoes)
+            return LazyArray(make_rows, shape, np.dtype(np.int64)), vetoes
         rows.flags.writeable = False  # recordings need no copy
         return rows, vetoes
 
@@ -173,39 +173,39 @@ class RoundInputs:
         """Whether a client's vector goes somewhere."""
         return index in self.mappings and index not in self.dropped
 
-    def _vector(self, index: int, held: Tree, purpose: SumKind, opening: Opening) -> Integers:
-        kept = self.kept.get(index)
-        return self.rules.vector(purpose, opening, held, self.weights[index], self.coins, kept)
+    def _vector(self, index: int, update: Tree, purpose: SumKind, opening: Opening) -> Integers:
+        rounding_errors = self.kept.get(index)
+        return self.rules.vector(purpose, opening, update, self.weights[index], self.coins, rounding_errors)
 
     def _rows(self, places: Ids, width: int, purpose: SumKind, opening: Opening, vetoes: Flags) -> Integers:
         """The vectors of some clients: int64 [k, width]."""
         rows = np.zeros((len(places), width), dtype=np.int64)
         for row, index in zip(rows, places.tolist(), strict=True):
             if self._is_there(index) and not vetoes[index]:
-                held = self.mappings[index]
+                update = self.mappings[index]
                 with naming(index):
-                    row[:] = self._vector(index, held, purpose, opening)
+                    row[:] = self._vector(index, update, purpose, opening)
         return rows
 
     def arrives(self, phase: Phase, step: Step, senders: Ids, receivers: Ids) -> Flags:  # noqa: ARG002  # a `Loss`
         """Which messages arrive: none from or for clients that never came, and only the first from those that left."""
         clients = self.rules.parties.ids(Role.SILO)
         present = np.isin(np.arange(self.rules.clients), list(self.mappings))
-        kept: Flags = ~(np.isin(senders, clients[~present]) | np.isin(receivers, clients[~present]))
+        mask: Flags = ~(np.isin(senders, clients[~present]) | np.isin(receivers, clients[~present]))
         if phase not in _EARLY:
-            kept &= ~np.isin(senders, clients[list(self.dropped)])
-        return kept
+            mask &= ~np.isin(senders, clients[list(self.dropped)])
+        return mask
 
 
 def simulate_round(
-    brought: RoundInputs, number: int, known: Mapping[str, float] | None
+    inputs: RoundInputs, number: int, bounds: Mapping[str, float] | None
 ) -> tuple[Any, RoundRecord, Mapping[str, float] | None]:
     """One round.
 
     Args:
-        brought: what clients bring.
+        inputs: what clients bring.
         number: of the round in the session.
-        known: ranges, as a round before found them.
+        bounds: ranges, as a round before found them.
 
     Returns:
         The mean, what was seen of the round, and the ranges that hold now.
@@ -214,13 +214,13 @@ def simulate_round(
         InputError: a client refuses its mapping or weight; names the client.
         TooFewClientsError: fewer than the threshold are left.
     """
-    rules, layout, start = brought.rules, brought.layout, time.perf_counter()
-    loss = brought.arrives if brought.loses else None
-    channel = Channel(rules.parties, brought.coins, recording_for(rules, layout), loss)
-    opening = Opening(layout, known if rules.finds_ranges(layout) else None)
+    rules, layout, start = inputs.rules, inputs.layout, time.perf_counter()
+    loss = inputs.arrives if inputs.loses else None
+    channel = Channel(rules.parties, inputs.coins, recording_for(rules, layout), loss)
+    opening = Opening(layout, bounds if rules.finds_ranges(layout) else None)
     purpose = rules.first(opening)
     while True:
-        summed = _compute_sum(brought, channel, purpose, number, opening)
+        summed = _compute_sum(inputs, channel, purpose, number, opening)
         if purpose.is_mean and summed is not None:
             total, included = summed
             break
@@ -228,20 +228,20 @@ def simulate_round(
             opening = rules.next_opening(purpose, opening, summed[0])
         purpose = rules.after(purpose, layout)
     outcome = RoundOutcome(rules, opening, total, included)
-    mean, weights = outcome.mean, {client: number_of(brought.weights[client], "weight") for client in included}
+    mean, weights = outcome.mean, {client: number_of(inputs.weights[client], "weight") for client in included}
     counted, code = [client for client in included if weights[client]], rules.code(opening)
-    warn_of_lost_updates(rules, code, brought.mappings, counted, sum(weights.values()), mean)
+    warn_of_lost_updates(rules, code, inputs.mappings, counted, sum(weights.values()), mean)
     for client in included:
-        if client in brought.kept:
-            brought.kept[client].settle()
+        if client in inputs.kept:
+            inputs.kept[client].settle()
     return mean, outcome.record(number, channel, time.perf_counter() - start), opening.bounds
 
 
 def _compute_sum(
-    brought: RoundInputs, channel: Channel, purpose: SumKind, number: int, opening: Opening
+    inputs: RoundInputs, channel: Channel, purpose: SumKind, number: int, opening: Opening
 ) -> tuple[Integers, tuple[int, ...]] | None:
     """One sum, int64 [length], and whose vectors are in it; None where it was vetoed."""
-    rules, (vectors, vetoes) = brought.rules, brought.vectors(purpose, opening)
+    rules, (vectors, vetoes) = inputs.rules, inputs.vectors(purpose, opening)
     collective = Collective(rules.scheme, rules.topology(purpose, opening), channel)
     total: Integers = collective.sum(vectors, rules.step(purpose, number), vetoes)[0]
     if collective.is_vetoed:

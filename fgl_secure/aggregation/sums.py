@@ -114,23 +114,23 @@ class RangeLevels:
         return self._levels.length
 
     def encode(
-        self, mapping: Tree, coins: Coins, brought: Mapping[str, NDArray[np.floating[Any]]] | None = None
+        self, mapping: Tree, coins: Coins, weighed: Mapping[str, NDArray[np.floating[Any]]] | None = None
     ) -> Integers:
         """The vector of a mapping, int64 [length], fresh each time.
 
         Args:
             mapping: of this layout.
             coins: of the client.
-            brought: by tensor, float64, what is told of in place of the mapping's own numbers.
+            weighed: by tensor, float64, what is told of in place of the mapping's own numbers.
 
         Raises:
             InputError: another layout, NaN or infinity; names the key.
             FieldRangeError: a number beyond the last level.
         """
-        if brought is None:
+        if weighed is None:
             return self._levels.encode(list(self._magnitudes(mapping).values()), coins)
-        told = [(entry, largest_magnitude(brought[entry.name])) for entry in self.layout.floats]
-        return self._levels.encode([self._check_bound(*item) for item in told], coins)
+        magnitudes = [(entry, largest_magnitude(weighed[entry.name])) for entry in self.layout.floats]
+        return self._levels.encode([self._check_bound(*item) for item in magnitudes], coins)
 
     def outgrown(self, mapping: Tree) -> bool:
         """Whether a mapping has a number beyond the range that is known.
@@ -189,7 +189,7 @@ def _highest(entry: TensorEntry, weight_bits: int) -> int:
     return min(LARGEST[entry.dtype] + weight_bits, 1023)
 
 
-def marks_of(vector: Integers) -> Integers:
+def counts_of(vector: Integers) -> Integers:
     """1 where a vector int64 [P + 1] is not 0, and 0 elsewhere: int64 [P], without its weight."""
     marks: Integers = (vector[:-1] != 0).astype(np.int64)
     return marks
@@ -225,12 +225,12 @@ def read_entries(data: bytes, size: int) -> Flags:
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=size).astype(np.bool_)
 
 
-def only_opened(vector: Integers, opened: bytes | None) -> Integers:
+def only_opened(vector: Integers, bits: bytes | None) -> Integers:
     """A vector int64 [P + 1] with 0 at the entries that stay closed; None opens all."""
-    if opened is None:
+    if bits is None:
         return vector
     out: Integers = vector.copy()
-    out[:-1][~read_entries(opened, len(vector) - 1)] = 0
+    out[:-1][~read_entries(bits, len(vector) - 1)] = 0
     return out
 
 
@@ -276,14 +276,14 @@ class Opening:
             MalformedMessageError: it is no opening, is beyond a limit, its bounds are not one positive number for
                 each float tensor, or it opens other entries than there are.
         """
-        written, bounds, opened = unpack(data, 3)
+        layout_bytes, bounds, entry_bits = unpack(data, 3)
         limits.check_layout(bounds)
-        layout, result = TensorLayout.from_bytes(written, limits), _bounds(bounds) if bounds else None
+        layout, result = TensorLayout.from_bytes(layout_bytes, limits), _bounds(bounds) if bounds else None
         if result is not None and set(result) != {entry.name for entry in layout.floats}:
             raise MalformedMessageError("bounds must be given for all float tensors and for nothing else; they are not")
-        if opened:
-            read_entries(opened, layout.size)
-        return cls(layout, result, opened or None)
+        if entry_bits:
+            read_entries(entry_bits, layout.size)
+        return cls(layout, result, entry_bits or None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,8 +326,8 @@ class SumRequest:
         if len(head) != _HEAD.size or head[-1] not in set(SumKind):
             raise MalformedMessageError("request must say of which round its sum is, and what it is for; it does not")
         session, number, purpose = _HEAD.unpack(head)
-        read = Opening.from_bytes(opening, limits) if opening else None
-        return cls(session, number, SumKind(purpose), read, tuple(unpack(batches, most=limits.batches)))
+        parsed_opening = Opening.from_bytes(opening, limits) if opening else None
+        return cls(session, number, SumKind(purpose), parsed_opening, tuple(unpack(batches, most=limits.batches)))
 
 
 def batches_to_bytes(batches: Iterable[Messages], session: bytes) -> tuple[bytes, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fgl_secure.algebra.kernels import MERSENNE_31, MERSENNE_61
-from fgl_secure.algebra.lagrange import Decoded, LagrangeCode, lagrange_matrix
+from fgl_secure.algebra.lagrange import DecodingResult, LagrangeCode, lagrange_matrix
 from fgl_secure.algebra.prime_field import Elements, PrimeField
 from fgl_secure.algebra.quantization import UNWEIGHTED, FixedPoint, Overflow, Weighing
 from fgl_secure.algebra.segments import Segments
@@ -12,7 +12,7 @@ __all__ = [
     "MERSENNE_31",
     "MERSENNE_61",
     "UNWEIGHTED",
-    "Decoded",
+    "DecodingResult",
     "Elements",
     "FixedPoint",
     "LagrangeCode",

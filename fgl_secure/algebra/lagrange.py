@@ -20,11 +20,11 @@ from fgl_secure.algebra.prime_field import Elements, ElementsT, PrimeField
 from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import FieldRangeError, InputError, NotEnoughShares
 
-__all__ = ["Decoded", "LagrangeCode", "lagrange_matrix"]
+__all__ = ["DecodingResult", "LagrangeCode", "lagrange_matrix"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decoded(Generic[ElementsT]):
+class DecodingResult(Generic[ElementsT]):
     """What decoding found.
 
     Attributes:
@@ -142,7 +142,7 @@ class LagrangeCode:
         degree: int = 1,
         max_errors: int = 0,
         coins: Coins | None = None,
-    ) -> Decoded[ElementsT]:
+    ) -> DecodingResult[ElementsT]:
         """Interpolates the blocks of a polynomial computation from the shares of some workers, correcting wrong ones.
 
         With at most `max_errors` wrong workers the answer is right and `faulty` names exactly those, with certainty
@@ -175,7 +175,7 @@ class LagrangeCode:
         flat = shares.reshape(len(workers), math.prod(shares.shape[1:]))
         word = Word(self.field, alphas, flat, self.recovery_threshold(degree), max_errors)
         blocks, wrong = word.decode(self.betas[: self.K], coins or SystemCoins())
-        return Decoded(blocks.reshape(self.K, *shares.shape[1:]), tuple(sorted(workers[i] for i in wrong)))
+        return DecodingResult(blocks.reshape(self.K, *shares.shape[1:]), tuple(sorted(workers[i] for i in wrong)))
 
     def zero_shares(self, coins: Coins, shape: tuple[int, ...], *, degree: int) -> Elements:
         """Shares of zero at the degree of a computation, to be added to what the workers computed before decoding.

@@ -71,18 +71,18 @@ def audit(
             chosen measured anything.
     """
     check_method(method)
-    chosen = chosen_attacks(attacks)
-    named = several("schemes", schemes)
-    plan = method.plan(data, named, seed=seed, device=device)
-    report = examine(plan, chosen, command=command, progress=progress)
-    if named:
+    selection = chosen_attacks(attacks)
+    scheme_names = several("schemes", schemes)
+    plan = method.plan(data, scheme_names, seed=seed, device=device)
+    report = examine(plan, selection, command=command, progress=progress)
+    if scheme_names:
         _check_measured(plan, report.records)
     return report
 
 
 def examine(
     plan: AuditPlan,
-    chosen: _Chosen,
+    attacks: _Chosen,
     *,
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
@@ -91,11 +91,11 @@ def examine(
 
     Args:
         plan: the runs, checked.
-        chosen: attacks, of which those that can read a run do.
+        attacks: attacks, of which those that can read a run do.
         command: how to repeat it, for the report.
         progress: as in `audit`.
     """
-    scenarios = frozenset(item.card.scenario for item in chosen)
+    scenarios = frozenset(item.card.scenario for item in attacks)
     plan = replace(plan, subjects=tuple(subject.read_in(scenarios) for subject in plan.subjects))
     results, records = {}, [_boundary_record(plan)]
     positive = cache(lambda item: _positive_control(item, control(item.card.control, [plan.controls])))
@@ -103,12 +103,12 @@ def examine(
     for subject in plan.subjects:
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = replace(result, transcript=result.transcript.sizes())
-        told, runs = progress(f"attacking {subject.name}") if progress else None, subject.record_training(result)
+        on_progress, runs = progress(f"attacking {subject.name}") if progress else None, subject.record_training(result)
         del result  # what was said is gigabytes, which nobody needs once it has been attacked
-        outcome[subject.name] = list(attempts(chosen, subject, runs, plan.seed + 1, told))
+        outcome[subject.name] = list(attempts(attacks, subject, runs, plan.seed + 1, on_progress))
     if progress:
         progress("attacking runs in the clear, and controls")
-    clear = _in_the_clear(plan, chosen, outcome)
+    clear = _in_the_clear(plan, attacks, outcome)
     for subject in plan.subjects:
         claim = subject.claims[subject.name]
         for attempt in outcome[subject.name]:
@@ -116,7 +116,7 @@ def examine(
                 there = clear.get(_what(attempt.attack, attempt, figure.metric))
                 working = positive(attempt.attack)[figure.metric]
                 records.append(_record(attempt, figure, there, working, claim, plan))
-    return report_of(plan, results, records, chosen, _blind(outcome), command)
+    return report_of(plan, results, records, attacks, _blind(outcome), command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _verdict_on(measurement: Measurement) -> Verdict:
 
 
 def attempts(
-    chosen: _Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, progress: Progress | None = None
+    attacks: _Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, progress: Progress | None = None
 ) -> Iterator[_Attempt]:
     """Every attack on every run that it is for, each beside an independent run of the same shape.
 
@@ -170,20 +170,20 @@ def attempts(
     the first is forgotten before the second is there.
 
     Args:
-        chosen: the attacks.
+        attacks: the attacks.
         subject: what was run.
         runs: of the subject, as attacks read them.
         seed: of the independent runs.
         progress: called when an attack begins, with how many began and how many there are; some read no run of these.
     """
-    begun, others = set[str](), None
+    started_attacks, others = set[str](), None
     for run in runs:
-        reading = [item for item in chosen if run.is_for(item)]
+        reading = [item for item in attacks if run.is_for(item)]
         result: list[tuple[Measurement, ...] | None] = []
         for item in reading:
-            begun.add(item.card.name)
+            started_attacks.add(item.card.name)
             if progress is not None:
-                progress(len(begun), len(chosen))
+                progress(len(started_attacks), len(attacks))
             guess = run.guess(item)
             result.append(None if guess is None else run.measure(item, guess))
             del guess
@@ -213,8 +213,12 @@ def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict
 
 def _blind(result: Mapping[str, list[_Attempt]]) -> dict[str, set[str]]:
     """By name of a run, the attacks that found nothing to read in it, nor in any exchange beside it."""
-    read = {name: {item.attack.card.name for item in all_ if item.found} for name, all_ in result.items()}
-    return {name: {item.attack.card.name for item in all_} - read[name] for name, all_ in result.items()}
+    successful = {
+        name: {item.attack.card.name for item in attempted if item.found} for name, attempted in result.items()
+    }
+    return {
+        name: {item.attack.card.name for item in attempted} - successful[name] for name, attempted in result.items()
+    }
 
 
 def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
@@ -223,13 +227,13 @@ def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
     Raises:
         InputError: there is none of a name.
     """
-    wanted = several("attacks", names)
-    if wanted in ((), (ALL,)):
+    requested_names = several("attacks", names)
+    if requested_names in ((), (ALL,)):
         return tuple(all_attacks().values())
-    wrong = next((name for name in wanted if not isinstance(name, str)), None)
+    wrong = next((name for name in requested_names if not isinstance(name, str)), None)
     if wrong is not None:
         raise InputError(f"attacks must be names, see fgl_secure.attacks.names(); found {wrong!r}")
-    return tuple(attack(name) for name in dict.fromkeys(wanted))
+    return tuple(attack(name) for name in dict.fromkeys(requested_names))
 
 
 def _check_measured(plan: AuditPlan, records: Iterable[Record]) -> None:
@@ -259,18 +263,20 @@ def _what(attack: Attack[Any, Any], run: RecordedRun | _Attempt, metric: str) ->
     return attack.card.name, run.scenario, run.what, metric
 
 
-def _in_the_clear(plan: AuditPlan, chosen: _Chosen, result: Mapping[str, list[_Attempt]]) -> dict[_What, Measurement]:
+def _in_the_clear(plan: AuditPlan, attacks: _Chosen, result: Mapping[str, list[_Attempt]]) -> dict[_What, Measurement]:
     """The most that attacks which found something find on the same subject where nothing is protected.
 
     Runs in the clear that are audited themselves are not run again.
     """
     at_work = {attempt.attack.card.name for item in result.values() for attempt in item if attempt.found}
-    working = tuple(item for item in chosen if item.card.name in at_work)
+    working = tuple(item for item in attacks if item.card.name in at_work)
     clear: dict[_What, Measurement] = {}
     subjects = [item for one in plan.subjects for item in one.unprotected_subjects()]
     for subject in {item.name: item for item in reversed(subjects)}.values():
-        known = ((item.attack, item, item.found) for item in result.get(subject.name, ()))
-        for tried, run, figures in known if subject.name in result else _run_unprotected(working, subject, plan.seed):
+        earlier_attempts = ((item.attack, item, item.found) for item in result.get(subject.name, ()))
+        for tried, run, figures in (
+            earlier_attempts if subject.name in result else _run_unprotected(working, subject, plan.seed)
+        ):
             for figure in figures:
                 best = clear.setdefault(_what(tried, run, figure.metric), figure)
                 if figure.value > best.value:

@@ -29,21 +29,21 @@ def control(name: str, makers: Iterable[Makers] = ()) -> RecordedRun:
         UnknownNameError: no method and no installed package makes it.
         InputError: two packages make different runs of that name, or an entry point names no mapping.
     """
-    known, makers = dict[str, Callable[[], RecordedRun]](), tuple(makers)
+    controls, makers = dict[str, Callable[[], RecordedRun]](), tuple(makers)
     # installed packages are loaded, with all that they import, for names that methods do not make alone
     for item in makers if any(name in item for item in makers) else (*makers, *_installed_controls()):
-        twice = next((one for one in item if known.get(one, item[one]) is not item[one]), None)
+        twice = next((one for one in item if controls.get(one, item[one]) is not item[one]), None)
         if twice is not None:
             raise InputError(f"control must be made by one package; found two for {twice}")
-        known.update(item)
-    if name not in known:
-        raise UnknownNameError("control", name, tuple(known))
-    return known[name]()
+        controls.update(item)
+    if name not in controls:
+        raise UnknownNameError("control", name, tuple(controls))
+    return controls[name]()
 
 
 def _installed_controls() -> Iterable[Makers]:
     for point in plugins.installed_plugins(GROUP):
-        named = plugins.load_plugin(point)
-        if not isinstance(named, Mapping):
+        makers = plugins.load_plugin(point)
+        if not isinstance(makers, Mapping):
             raise InputError(f"entry point {point.name} of {GROUP} must name a mapping; found {point.value}")
-        yield named
+        yield makers

@@ -124,7 +124,11 @@ def _sections(report: Report) -> list[dict[str, object]]:
             "protocol": name,
             "summary": wording.protocol_summary(report, name),
             "exposures": _exposures_by_party(report, name),
-            "claim": [(head, said) for key, head in _HEADINGS if (said := wording.claim_sentences(report, name, key))],
+            "claim": [
+                (head, sentences)
+                for key, head in _HEADINGS
+                if (sentences := wording.claim_sentences(report, name, key))
+            ],
         }
         for name in dict.fromkeys((report.audited_protocol, *report.protocols))
         if name in report.protocols
@@ -133,9 +137,9 @@ def _sections(report: Report) -> list[dict[str, object]]:
 
 def _exposures_by_party(report: Report, protocol: str) -> list[tuple[str, list[Exposure]]]:
     """What each party of a protocol received, parties in order of first appearance."""
-    mine = [row for row in report.exposures if row.protocol == protocol]
-    parties = dict.fromkeys(row.receiver_role for row in mine)
-    return [(party, [row for row in mine if row.receiver_role == party]) for party in parties]
+    exposures = [row for row in report.exposures if row.protocol == protocol]
+    parties = dict.fromkeys(row.receiver_role for row in exposures)
+    return [(party, [row for row in exposures if row.receiver_role == party]) for party in parties]
 
 
 def _subject(run: Mapping[str, object]) -> list[tuple[str, str]]:
@@ -251,11 +255,11 @@ def scatters(report: Report, schemes: Sequence[str]) -> list[dict[str, Any]]:
     plots = []
     for key, name, says in prices:
         both = {scheme: (costs[scheme][key], scores[scheme]["test"]) for scheme in scores if scheme in costs}
-        read = {scheme: (x, y) for scheme, (x, y) in both.items() if is_number(x) and is_number(y)}
-        if len(read) < 2:
+        coordinates = {scheme: (x, y) for scheme, (x, y) in both.items() if is_number(x) and is_number(y)}
+        if len(coordinates) < 2:
             continue
-        across = _ticks(0.0, max(x for x, _ in read.values()))
-        up = _score_ticks(report.score, [y for _, y in read.values()])
+        across = _ticks(0.0, max(x for x, _ in coordinates.values()))
+        up = _score_ticks(report.score, [y for _, y in coordinates.values()])
         points = [
             {
                 "shape": _shape_of(schemes, scheme),
@@ -263,7 +267,7 @@ def scatters(report: Report, schemes: Sequence[str]) -> list[dict[str, Any]]:
                 "y": round(100 - share(y, up), 2),
                 "text": f"{scheme}: {wording.score_text(report.score, y)}, {says(x)}",
             }
-            for scheme, (x, y) in read.items()
+            for scheme, (x, y) in coordinates.items()
         ]
         plots.append({
             "title": f"{report.score.capitalize()} against {name}",

@@ -74,11 +74,11 @@ class Cell:
             ValueError: no secret or state has that name.
         """
         check_types(cls, values)
-        known = {str(secret): secret for secret in SecretKind.every()}
-        if values["secret"] not in known:
+        secret_kinds = {str(secret): secret for secret in SecretKind.every()}
+        if values["secret"] not in secret_kinds:
             raise ValueError(f"no secret is called {values['secret']!r}")
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**{**values, **lists, "secret": known[values["secret"]], "state": State(values["state"])})
+        return cls(**{**values, **lists, "secret": secret_kinds[values["secret"]], "state": State(values["state"])})
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values."""
@@ -100,15 +100,17 @@ def matrix(
         cards: of the attacks that ran, by name.
         blind: by name of a run, the attacks that looked at it and found nothing to read.
     """
-    by_run = {run: [r for r in records if r.protocol in own and r.attack in cards] for run, own in claims.items()}
-    own = {run: variants[run] for run, variants in claims.items()}
+    by_run = {
+        run: [r for r in records if r.protocol in protocols and r.attack in cards] for run, protocols in claims.items()
+    }
+    protocols = {run: variants[run] for run, variants in claims.items()}
     return tuple(
         _cell(
             run, secret, role, claim,
             [r for r in by_run[run] if _is_about(cards[r.attack], secret, role)], cards, blind.get(run, ()),
         )
-        for secret, role in _rows(own.values(), records, cards)
-        for run, claim in own.items()
+        for secret, role in _rows(protocols.values(), records, cards)
+        for run, claim in protocols.items()
     )  # fmt: skip
 
 
@@ -125,19 +127,19 @@ def _rows(
     A promise against coalitions of several roles has a row for those roles that a scheme admits something to, or that
     an attack looks from; and for the first of them where there is none.
     """
-    made = tuple(claims)
+    run_names = tuple(claims)
     measured = [cards[item.attack] for item in records if item.attack in cards and item.verdict.is_measured]
     looked = {
         (card.secret, card.observer) for card in measured if card.circumstance is not Circumstance.MALICIOUS_DEVICE
     }
-    admitted = {(leak.secret, leak.role) for claim in made for leak in claim.leaks_by_design}
-    wanted = looked | admitted
-    for promise in (item for claim in made for item in claim.guarantees):
+    admitted = {(leak.secret, leak.role) for claim in run_names for leak in claim.leaks_by_design}
+    relevant = looked | admitted
+    for promise in (item for claim in run_names for item in claim.guarantees):
         roles = [role for role, most in promise.coalition.items() if most > 0]
-        if roles and not any((promise.secret, role) in wanted for role in roles):
-            wanted.add((promise.secret, roles[0]))
-    known = SecretKind.every()
-    yield from sorted(wanted, key=lambda pair: (known.index(pair[0]), list(Role).index(pair[1])))
+        if roles and not any((promise.secret, role) in relevant for role in roles):
+            relevant.add((promise.secret, roles[0]))
+    secret_kinds = SecretKind.every()
+    yield from sorted(relevant, key=lambda pair: (secret_kinds.index(pair[0]), list(Role).index(pair[1])))
 
 
 def _cell(
@@ -161,10 +163,10 @@ def _cell(
     ]  # fmt: skip
     looked = (card for name in blind if _is_about(card := cards[name], secret, role))
     unread = any(claim.borne_on(secret, card.coalition, card.circumstance) for card in looked)
-    state, shown = _judge(bool(promised), admitted, against, exposed, tested)
+    state, basis = _judge(bool(promised), admitted, against, exposed, tested)
     state = State.NOT_APPLICABLE if state is State.NOT_TESTED and unread else state
     best = (
-        max(shown, key=lambda item: item.value - item.prior, default=None) if state is not State.NOT_VIOLATED else None
+        max(basis, key=lambda item: item.value - item.prior, default=None) if state is not State.NOT_VIOLATED else None
     )
     return Cell(
         scheme=run,
@@ -173,7 +175,7 @@ def _cell(
         state=state,
         promises=tuple(dict.fromkeys(item.statement for item in promised)),
         admits=tuple(dict.fromkeys(item.statement for item in admitted)),
-        attacks=tuple(dict.fromkeys(item.attack for item in shown)),
+        attacks=tuple(dict.fromkeys(item.attack for item in basis)),
         value=None if best is None else best.value,
         prior=None if best is None else best.prior,
         metric="" if best is None else best.metric,

@@ -140,12 +140,12 @@ class Method(ABC):
             raise InputError(f"seed must be an integer; found {seed!r}")
         if not 0 <= seed < SEEDS:
             raise InputError(f"seed must lie in 0..2^63 - 1; found {seed}")
-        named = several("schemes", schemes)
+        scheme_names = several("schemes", schemes)
         runs: list[Mapping[str, Scheme]] = []
-        for item in map(self._assign_schemes, named or self.demonstrated):
+        for item in map(self._assign_schemes, scheme_names or self.demonstrated):
             runs += [item] if item not in runs else []
-        asked = AuditRequest(self, self._source(data), tuple(runs), bool(named), seed, compute_device(device))
-        plan = self.make_plan(asked)
+        request = AuditRequest(self, self._source(data), tuple(runs), bool(scheme_names), seed, compute_device(device))
+        plan = self.make_plan(request)
         names = [subject.name for subject in plan.subjects]
         twice = next((name for name in names if names.count(name) > 1), None)
         if twice is not None:
@@ -153,7 +153,7 @@ class Method(ABC):
         return plan
 
     @abstractmethod
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """Check what `plan` leaves to the method, and return what is run; imports of what computes belong in here.
 
         Raises:

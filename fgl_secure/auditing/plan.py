@@ -219,5 +219,5 @@ class AuditPlan:
         return self.subjects[0].device
 
     def __reduce__(self) -> tuple[Callable[[], AuditPlan], tuple[()]]:
-        remaining = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "controls"}
-        return partial(AuditPlan, **remaining, controls={}), ()
+        state = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "controls"}
+        return partial(AuditPlan, **state, controls={}), ()

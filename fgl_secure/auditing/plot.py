@@ -39,14 +39,17 @@ def plot_findings(records: Sequence[Record]) -> Any:  # matplotlib is optional
     figure = Figure(figsize=(8, 1.2 + _INCHES_PER_ATTACK * len(lines)), layout="constrained")
     axes = figure.subplots()
     for number, scheme in enumerate(schemes):
-        ours = [record for record in measured if record.protocol == scheme]
+        scheme_records = [record for record in measured if record.protocol == scheme]
         height = 0.3 - 0.6 * (number + 0.5) / len(schemes)
-        index = [lines.index((record.attack, record.metric)) + height for record in ours]
-        axes.barh(index, [record.prior for record in ours], height=0.5 / len(schemes), color="0.85")
-        ends = [(record.ci95.low, record.ci95.high) if record.ci95 else (record.value, record.value) for record in ours]
+        index = [lines.index((record.attack, record.metric)) + height for record in scheme_records]
+        axes.barh(index, [record.prior for record in scheme_records], height=0.5 / len(schemes), color="0.85")
+        ends = [
+            (record.ci95.low, record.ci95.high) if record.ci95 else (record.value, record.value)
+            for record in scheme_records
+        ]
         axes.hlines(index, *zip(*ends, strict=True), color=_COLOURS[number % len(_COLOURS)], linewidth=1.2)
         axes.plot(
-            [record.value for record in ours],
+            [record.value for record in scheme_records],
             index,
             "o",
             markersize=4,

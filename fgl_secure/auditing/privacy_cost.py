@@ -11,7 +11,7 @@ CANARIES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredEpsilon:
     """A claimed epsilon and the evidence that stands beside it.
 
     Attributes:
@@ -39,7 +39,7 @@ class PrivacyCost:
             them; None if it was not measured.
     """
 
-    measured: Measured
+    measured: MeasuredEpsilon
     delta: float
     relation: str
     releases: int

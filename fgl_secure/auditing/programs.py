@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.method import AuditRequest, ProgramMethod
 
 
-def fill_schemes(named: Assignment, silos: int) -> Assignment:
+def fill_schemes(assignment: Assignment, silos: int) -> Assignment:
     """The schemes of a run, of which a caller has named that of neighbours' rows, and perhaps others.
 
     What devices hand to their silo goes under the scheme of neighbours' rows where that serves it, and in the clear
@@ -40,30 +40,30 @@ def fill_schemes(named: Assignment, silos: int) -> Assignment:
     Raises:
         InputError: too few silos for the scheme of their vectors.
     """
-    rows = named[NEIGHBOURS]
+    rows = assignment[NEIGHBOURS]
     members = rows if rows.refuses(Topology.example(MEMBERS)) is None else Plaintext()
     clear = silos == 1 or rows.custodian_decodes or not promises(rows, NEIGHBOURS)
     server = Plaintext() if clear else PairwiseMasking()
-    result = {NEIGHBOURS: rows, MEMBERS: members, SERVER: server, **named}
+    result = {NEIGHBOURS: rows, MEMBERS: members, SERVER: server, **assignment}
     result[SERVER].threshold_for(silos)
     return result
 
 
-def named_rows(asked: AuditRequest) -> list[Assignment]:
+def named_rows(request: AuditRequest) -> list[Assignment]:
     """For each run the schemes that a caller named, and that of neighbours' rows, the method's own unless named."""
-    method = asked.method
+    method = request.method
     usual = dict([parse(method.trained, (NEIGHBOURS,), method.usual)])
-    return [{**usual, **run} for run in asked.runs]
+    return [{**usual, **run} for run in request.runs]
 
 
-def beside_models(asked: AuditRequest, topology: str) -> list[dict[str, Any]]:
+def beside_models(request: AuditRequest, topology: str) -> list[dict[str, Any]]:
     """Schemes and name of each run: a scheme for a topology, with one for models where another than fits it is named.
 
     Masks fit a scheme that guarantees something, and sums in the clear others.
     """
-    result, method = list[dict[str, Any]](), asked.method
+    result, method = list[dict[str, Any]](), request.method
     usual = parse(method.trained, (topology,), method.usual)[1]
-    for run in asked.runs:
+    for run in request.runs:
         sums = run.get(topology, usual)
         fitting = PairwiseMasking() if promises(sums, topology) else Plaintext()
         models = run.get(SERVER, fitting)
@@ -72,10 +72,10 @@ def beside_models(asked: AuditRequest, topology: str) -> list[dict[str, Any]]:
     return result
 
 
-def name_of(named: Assignment) -> str:
+def name_of(assignment: Assignment) -> str:
     """What a run is called: the scheme of neighbours' rows, and others that were named."""
-    others = [f"{topology}={scheme.name}" for topology, scheme in named.items() if topology != NEIGHBOURS]
-    return ",".join([named[NEIGHBOURS].name, *others])
+    others = [f"{topology}={scheme.name}" for topology, scheme in assignment.items() if topology != NEIGHBOURS]
+    return ",".join([assignment[NEIGHBOURS].name, *others])
 
 
 def claim_of(schemes: Assignment, sums: Topology, silos: int) -> Claim:
@@ -91,8 +91,8 @@ def claim_of(schemes: Assignment, sums: Topology, silos: int) -> Claim:
     claim = claim.join(models) if models.guarantees else claim
     if members is rows:
         return claim
-    kept = tuple(guarantee for guarantee in claim.guarantees if guarantee.secret is not Secret.PARAMETER_GRADIENT)
-    return replace(claim, guarantees=kept).join(_of_members(members))
+    guarantees = tuple(guarantee for guarantee in claim.guarantees if guarantee.secret is not Secret.PARAMETER_GRADIENT)
+    return replace(claim, guarantees=guarantees).join(_of_members(members))
 
 
 def _of_members(scheme: Scheme) -> Claim:
@@ -143,8 +143,8 @@ class _ProgramSubject(Subject):
 
     def brief(self, **changes: Any) -> Self:
         """With no more rounds than attacks read, where the method can be told how many."""
-        told = any(field.name == "epochs" for field in fields(self.method))
-        method = replace(self.method, epochs=RECORDED_ROUNDS) if told else self.method  # type: ignore[call-arg]
+        has_epochs = any(field.name == "epochs" for field in fields(self.method))
+        method = replace(self.method, epochs=RECORDED_ROUNDS) if has_epochs else self.method  # type: ignore[call-arg]
         return replace(self, **{"method": method, **changes})
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
@@ -158,15 +158,15 @@ def in_the_clear(silos: int) -> Iterator[dict[str, Any]]:
         yield {"schemes": fill_schemes({NEIGHBOURS: way}, silos), "name": way.name}
 
 
-def program_plan(method: ProgramMethod, asked: AuditRequest) -> AuditPlan:
+def program_plan(method: ProgramMethod, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    graph = asked.load_graph()
-    shared = asked.common_fields(graph, Schedule("", method.most_rounds(facts_of(graph))))
+    graph = request.load_graph()
+    shared = request.common_fields(graph, Schedule("", method.most_rounds(facts_of(graph))))
     subjects = tuple(
         _ProgramSubject(
-            **shared, schemes=method.assign_schemes(fill_schemes(named, graph.num_silos)), name=name_of(named)
+            **shared, schemes=method.assign_schemes(fill_schemes(assignment, graph.num_silos)), name=name_of(assignment)
         )
-        for named in named_rows(asked)
+        for assignment in named_rows(request)
     )
     return AuditPlan(
         subjects,

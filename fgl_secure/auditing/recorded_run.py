@@ -82,8 +82,13 @@ class RecordedRun:
             InputError: a truth can be reached from what the attack is given, so that its guess would be no evidence.
         """
         view = self.transcript.views(attack.card.observer)
-        for name, given in (("attack", attack), ("view", view), ("public", self.public), ("knowledge", self.knowledge)):
-            result = truth_within(given)
+        for name, argument in (
+            ("attack", attack),
+            ("view", view),
+            ("public", self.public),
+            ("knowledge", self.knowledge),
+        ):
+            result = truth_within(argument)
             if result is not None:
                 raise InputError(f"{name} must not lead to the truth; found a {type(result).__name__} in what is given")
         return guess_of(attack, view, self.public, self.knowledge)
@@ -124,21 +129,21 @@ class RecordedRun:
         return attack.score(guess, truth if shuffle is None else truth.permute(shuffle))
 
 
-def truth_within(given: object) -> Truth | None:
+def truth_within(start: object) -> Truth | None:
     """The first truth that can be reached from an object: by attributes, items, bases of arrays and closures.
 
     Modules, classes and what functions find by name there are not searched.
     """
-    seen: set[int] = set()
-    left = [given]
-    while left:
-        item = left.pop()
-        if id(item) in seen or isinstance(item, (type, ModuleType, str, bytes, int, float)):
+    visited: set[int] = set()
+    queue = [start]
+    while queue:
+        item = queue.pop()
+        if id(item) in visited or isinstance(item, (type, ModuleType, str, bytes, int, float)):
             continue
-        seen.add(id(item))
+        visited.add(id(item))
         if isinstance(item, Truth):
             return item
-        left += _referents(item)
+        queue += _referents(item)
     return None
 
 

@@ -77,10 +77,10 @@ def check_types(kind: type[Any], values: Mapping[str, Any]) -> None:
     """
     for field in fields(kind):
         parts, value = str(field.type).split(" | "), values.get(field.name)
-        wanted = tuple(item for part in parts for item in _KINDS.get(part, ()))
-        if not wanted or (value is None and ("None" in parts or field.name not in values)):
+        allowed_types = tuple(item for part in parts for item in _KINDS.get(part, ()))
+        if not allowed_types or (value is None and ("None" in parts or field.name not in values)):
             continue
-        if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        if not isinstance(value, allowed_types) or (isinstance(value, bool) and bool not in allowed_types):
             raise ValueError(f"{field.name} must be of type {field.type}; found {value!r}")
 
 
@@ -224,8 +224,8 @@ class Record:
             "verdict": Verdict,
             "in_the_clear_verdict": Verdict,
         }
-        read = {name: None if values[name] is None else kind(values[name]) for name, kind in kinds.items()}
-        return cls(**{**values, **read})
+        converted = {name: None if values[name] is None else kind(values[name]) for name, kind in kinds.items()}
+        return cls(**{**values, **converted})
 
     def to_json(self) -> dict[str, Json]:
         """All fields as JSON values; intervals become [low, high]."""

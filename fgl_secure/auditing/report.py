@@ -91,8 +91,8 @@ class Report:
     @property
     def protocols(self) -> tuple[str, ...]:
         """Every protocol that the report speaks of, those of the run first."""
-        named = self.run.get("protocols", ())
-        ordered = [str(name) for name in named] if isinstance(named, list) else []
+        names = self.run.get("protocols", ())
+        ordered = [str(name) for name in names] if isinstance(names, list) else []
         ordered += [record.protocol for record in self.records]
         ordered += [exposure.protocol for exposure in self.exposures]
         return tuple(dict.fromkeys([*ordered, *self.claims]))
@@ -100,8 +100,8 @@ class Report:
     @property
     def audited_protocol(self) -> str:
         """The protocol that the top level of `accuracy` and `cost` speaks of."""
-        known = self.protocols
-        return str(self.run.get("protocol", known[-1] if known else "the run"))
+        protocols = self.protocols
+        return str(self.run.get("protocol", protocols[-1] if protocols else "the run"))
 
     @property
     def violations(self) -> tuple[Record, ...]:
@@ -284,7 +284,7 @@ def report_of(
     """
     main, tested = next(iter(results)), promises_tested(plan, records, attacks)
     at_work = {record.attack for record in records}
-    used = tuple(item for item in attacks if item.card.name in at_work)
+    working_attacks = tuple(item for item in attacks if item.card.name in at_work)
     return Report(
         run={
             "protocol": main,
@@ -320,7 +320,7 @@ def report_of(
             blind,
         ),
         records=tuple(records),
-        attacks={item.card.name: _about(item) for item in used},
+        attacks={item.card.name: _about(item) for item in working_attacks},
         exposures=tuple(
             Exposure(
                 protocol=name,
@@ -395,9 +395,9 @@ def sentence(guarantee: Guarantee) -> str:
 
 def _notes(plan: AuditPlan) -> tuple[str, ...]:
     rounds = plan.subjects[0].attacked_rounds
-    read = "the first round" if rounds == 1 else f"the first {rounds} rounds"
+    rounds_text = "the first round" if rounds == 1 else f"the first {rounds} rounds"
     return (
-        f"Attacks read what was sent in {read} of training and what parties are left with in the end; messages and "
+        f"Attacks read what was sent in {rounds_text} of training and what parties are left with in the end; messages and "
         "bytes are counted over all rounds.",
         "Masks come from repeatable simulation coins, so that every figure can be repeated; training outside an audit "
         "takes them from the operating system.",

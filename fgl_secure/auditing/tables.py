@@ -90,8 +90,8 @@ def cell_text(cell: Cell) -> str:
 def join_names(attacks: Sequence[str]) -> str:
     """Names of attacks, the first few of many."""
     more = len(attacks) - _EXAMPLES
-    shown = attacks if more <= 1 else attacks[:_EXAMPLES]
-    return ", ".join(shown) + (f" and {more} more" if more > 1 else "")
+    examples = attacks if more <= 1 else attacks[:_EXAMPLES]
+    return ", ".join(examples) + (f" and {more} more" if more > 1 else "")
 
 
 _OTHER = "the graph and its partition"
@@ -128,13 +128,13 @@ class UnderScheme:
     @property
     def sentences(self) -> tuple[str, ...]:
         """What was found, what that leaves open and what it violates, each sentence once."""
-        said: list[str] = []
+        sentences: list[str] = []
         for record in self.records:
-            said += [record.finding, wording.limits(record), wording.knowledge(record)]
-            said.append(wording.control_failures(record))
+            sentences += [record.finding, wording.limits(record), wording.knowledge(record)]
+            sentences.append(wording.control_failures(record))
             if record.verdict.is_measured and record.in_the_clear is None:
-                said.append(f"Unprotected {wording.in_the_clear(record)}.")
-        return tuple(dict.fromkeys(item for item in said if item))
+                sentences.append(f"Unprotected {wording.in_the_clear(record)}.")
+        return tuple(dict.fromkeys(item for item in sentences if item))
 
     @property
     def violated_claims(self) -> tuple[str, ...]:
@@ -180,8 +180,8 @@ class AttackEntry:
     @property
     def papers(self) -> tuple[tuple[str, str], ...]:
         """Names and addresses of the papers that it is from."""
-        known = self.about.get("papers")
-        return tuple((name, str(address)) for name, address in known.items()) if isinstance(known, dict) else ()
+        papers = self.about.get("papers")
+        return tuple((name, str(address)) for name, address in papers.items()) if isinstance(papers, dict) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,15 +212,15 @@ def groups(report: Report) -> tuple[_Group, ...]:
 
 
 def _entry(report: Report, name: str) -> AttackEntry:
-    mine = [record for record in report.records if record.attack == name]
+    records = [record for record in report.records if record.attack == name]
     about = report.attacks.get(name)
     return AttackEntry(
         name,
         about if isinstance(about, dict) else {},
         tuple(
-            UnderScheme(scheme, tuple(wording.by_severity([r for r in mine if r.protocol == scheme])))
-            for scheme in dict.fromkeys((*report.protocols, *(record.protocol for record in mine)))
-            if any(record.protocol == scheme for record in mine)
+            UnderScheme(scheme, tuple(wording.by_severity([r for r in records if r.protocol == scheme])))
+            for scheme in dict.fromkeys((*report.protocols, *(record.protocol for record in records)))
+            if any(record.protocol == scheme for record in records)
         ),
     )
 
@@ -267,9 +267,9 @@ def cost_rows(report: Report) -> list[tuple[bool, tuple[str, ...]]]:
     """By protocol a row a phase, summed over roles, then its whole run: whether it is that, and its cells."""
     rows: list[tuple[bool, tuple[str, ...]]] = []
     for name, part in by_protocol(report, report.cost).items():
-        mine = [row for row in report.exposures if row.protocol == name]
-        for phase in dict.fromkeys(row.phase for row in mine):
-            counts = [(row.messages, row.bytes) for row in mine if row.phase == phase]
+        exposures = [row for row in report.exposures if row.protocol == name]
+        for phase in dict.fromkeys(row.phase for row in exposures):
+            counts = [(row.messages, row.bytes) for row in exposures if row.phase == phase]
             messages, size = (sum(column) for column in zip(*counts, strict=True))
             rows.append((False, (name, phase, wording.count_text(messages), wording.bytes_text(size), "", "")))
         rows.append((True, (name, "whole run", *_costs(part))))

@@ -50,8 +50,8 @@ def print_report(report: Report, console: Console | None = None, *, verbose: boo
     console = console or Console()
     console.print(_text(title(report), "bold"))
     lines = [*_violation_lines(report), *_unmeasured_lines(report), *_summaries(report)]
-    taken = sum(-(-len(line.plain) // console.width) for line in lines)
-    _print_matrix(report, console, None if verbose else LINES - 5 - taken)
+    line_count = sum(-(-len(line.plain) // console.width) for line in lines)
+    _print_matrix(report, console, None if verbose else LINES - 5 - line_count)
     for line in lines:
         console.print(line)
     console.print(_text(wording.controls_summary(report)))
@@ -75,17 +75,19 @@ def _print_matrix(report: Report, console: Console, room: int | None) -> None:
         for name in report.protocols:
             console.print(_text(wording.protocol_summary(report, name)))
         return
-    told = [row for row in rows if not row.is_quiet] or list(rows)
+    relevant_rows = [row for row in rows if not row.is_quiet] or list(rows)
     blocks = list(_blocks(schemes, console.width))
-    shown: Sequence[tables.ClaimRow] = rows
+    visible_rows: Sequence[tables.ClaimRow] = rows
     if room is not None:
-        shown = sorted(_fitting(sorted(told, key=_weight), schemes, blocks, console, room - 2), key=rows.index)
+        visible_rows = sorted(
+            _fitting(sorted(relevant_rows, key=_weight), schemes, blocks, console, room - 2), key=rows.index
+        )
     for columns in blocks:
-        console.print(_matrix_table(shown, schemes, columns))
-    hidden = [row for row in rows if row not in shown]
-    if hidden:
-        kinds = ", ".join(dict.fromkeys(row.short for row in hidden))
-        console.print(_text(f"{wording.plural(len(hidden), 'row')} more with --verbose: {kinds}", "dim"))
+        console.print(_matrix_table(visible_rows, schemes, columns))
+    omitted_rows = [row for row in rows if row not in visible_rows]
+    if omitted_rows:
+        kinds = ", ".join(dict.fromkeys(row.short for row in omitted_rows))
+        console.print(_text(f"{wording.plural(len(omitted_rows), 'row')} more with --verbose: {kinds}", "dim"))
 
 
 def _fitting(
@@ -112,14 +114,14 @@ def _weight(row: tables.ClaimRow) -> int:
 def _blocks(schemes: Sequence[str], width: int) -> Iterator[tuple[str, ...]]:
     """Schemes side by side, as many as fit."""
     block: list[str] = []
-    left = width - 29
+    room_left = width - 29
     for name in schemes:
-        wanted = _column(name) + 1
-        if block and wanted > left:
+        column_width = _column(name) + 1
+        if block and column_width > room_left:
             yield tuple(block)
-            block, left = [], width - 29
+            block, room_left = [], width - 29
         block.append(name)
-        left -= wanted
+        room_left -= column_width
     yield tuple(block)
 
 
@@ -201,10 +203,10 @@ def _print_attack(records: Sequence[Record], console: Console) -> None:
     else:
         for record in records:
             console.print(Padding(_text(_in_a_line(record)), (0, 0, 0, 2), expand=False))
-    said = dict.fromkeys(
+    sentences = dict.fromkeys(
         _describe_record(record) for record in records
     )  # several figures of one attack share a sentence
-    for sentence in said:
+    for sentence in sentences:
         console.print(Padding(_text(sentence), (0, 0, 0, 2), expand=False))
     if falls:
         for claim in dict.fromkeys(record.claim for record in records if record.violates_guarantee):

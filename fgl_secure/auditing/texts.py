@@ -126,8 +126,8 @@ def _suite(suites: Element, scheme: str, cells: list[Cell]) -> None:
         name = _legal(f"{cell.secret}, from {cell.role}s")
         case = SubElement(suite, "testcase", classname=_legal(scheme), name=name)
         if cell.state is State.VIOLATED:
-            said = SubElement(case, "failure", message=_legal(f"violated by {', '.join(cell.attacks)}"))
-            said.text = _legal("\n".join(cell.promises))
+            failure = SubElement(case, "failure", message=_legal(f"violated by {', '.join(cell.attacks)}"))
+            failure.text = _legal("\n".join(cell.promises))
         elif cell.state not in (State.NOT_VIOLATED, State.NOT_APPLICABLE):
             SubElement(case, "skipped", message=_legal(f"{tables.cell_text(cell)}: {tables.MEANING[cell.state]}"))
 

@@ -19,7 +19,7 @@ from fgl_secure.training.loop import Accuracy, Progress, TrainingResult
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Trained:
+class TrainedRun:
     """One training run.
 
     Attributes:
@@ -100,7 +100,7 @@ def train(
     device: str = "auto",
     coins: Coins | None = None,
     progress: Callable[[str], Progress] | None = None,
-) -> Trained:
+) -> TrainedRun:
     """Trains a method once.
 
         from fgl_secure import train
@@ -130,7 +130,7 @@ def train(
     bars = progress or silent
     result = subject.train(coins=coins, progress=bars(f"training under {subject.name}"))
     cost = subject.privacy_cost(result, lambda name: bars(f"training under {name}"))
-    return Trained(plan, subject.name, result, cost)
+    return TrainedRun(plan, subject.name, result, cost)
 
 
 def silent(_name: str) -> Progress:

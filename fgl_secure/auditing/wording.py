@@ -226,7 +226,7 @@ def _tested_note(report: Report, protocol: str) -> str:
 
 def protocol_summary(report: Report, protocol: str) -> str:
     """One sentence: how many of the protocol's claims the findings violate, or that none was tested."""
-    mine = [record for record in report.records if record.protocol == protocol]
+    records = [record for record in report.records if record.protocol == protocol]
     against = [record for record in report.violations if record.protocol == protocol]
     claims = list(
         dict.fromkeys([*claim_sentences(report, protocol, "protects"), *(record.claim for record in against)])
@@ -238,15 +238,17 @@ def protocol_summary(report: Report, protocol: str) -> str:
             f"{broken} of {plural(len(claims), 'guarantee')} of {protocol} {verb} violated by "
             f"{plural(len(against), 'finding')}."
         )
-    if claims and not any(record.verdict.is_measured for record in mine):
+    if claims and not any(record.verdict.is_measured for record in records):
         return f"Nothing was measured under {protocol}, which says nothing of its {plural(len(claims), 'guarantee')}."
     if claims:
         return (
             f"No finding violates the {plural(len(claims), 'guarantee')} of {protocol}{_tested_note(report, protocol)}."
         )
-    exposed = sum(record.verdict.is_exposure and record.controls_hold for record in mine)
-    shown = "no finding shows" if exposed == 0 else f"{plural(exposed, 'finding')} show{'s' if exposed == 1 else ''}"
-    return f"No protection is guaranteed by {protocol}; {shown} what it exposes."
+    exposed = sum(record.verdict.is_exposure and record.controls_hold for record in records)
+    exposure_text = (
+        "no finding shows" if exposed == 0 else f"{plural(exposed, 'finding')} show{'s' if exposed == 1 else ''}"
+    )
+    return f"No protection is guaranteed by {protocol}; {exposure_text} what it exposes."
 
 
 def controls_summary(report: Report) -> str:

@@ -24,33 +24,33 @@ from fgl_secure.progress import Runs, show_progress
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
     from fgl_secure.auditing.method import Method, Source
-    from fgl_secure.auditing.train import Trained
+    from fgl_secure.auditing.train import TrainedRun
     from fgl_secure.progress import Phases
 
 
-def audit(chosen: argparse.Namespace, words: list[str]) -> int:
+def audit(options: argparse.Namespace, words: list[str]) -> int:
     """Trains, attacks, prints what was found, and then writes it."""
     from fgl_secure.auditing.audit import audit as run
 
-    check_folder(chosen.out)
-    method, data = configure_method(chosen.method, chosen), data_of(chosen.method, chosen)
-    with show_progress(quiet=chosen.quiet) as phases:
+    check_folder(options.out)
+    method, data = configure_method(options.method, options), data_of(options.method, options)
+    with show_progress(quiet=options.quiet) as phases:
         report = run(
             method,
             data,
-            chosen.scheme,
-            chosen.attack,
-            seed=chosen.seed,
-            device=chosen.device,
+            options.scheme,
+            options.attack,
+            seed=options.seed,
+            device=options.device,
             command=_command(words),
             progress=phases,
         )
-    _deliver(lambda: _report_text(report, chosen), report.write, chosen, ["audit", chosen.method.name])
-    return VIOLATED if chosen.scheme and report.violations else OK
+    _deliver(lambda: _report_text(report, options), report.write, options, ["audit", options.method.name])
+    return VIOLATED if options.scheme and report.violations else OK
 
 
 def _deliver(
-    text: Callable[[], str], write: Callable[[Path], tuple[Path, ...]], chosen: argparse.Namespace, names: list[str]
+    text: Callable[[], str], write: Callable[[Path], tuple[Path, ...]], options: argparse.Namespace, names: list[str]
 ) -> None:
     """Prints findings, and then writes them: a full disk takes nothing from a reader, and a full pipe no file."""
     from fgl_secure.auditing.report import write_files
@@ -60,22 +60,22 @@ def _deliver(
         say(text())
     except OutputError as error:
         unsaid = error
-    written = write(chosen.out)
-    write_files(chosen.out, {RUN_FILE: run_file(chosen, names)})
+    paths = write(options.out)
+    write_files(options.out, {RUN_FILE: run_file(options, names)})
     if unsaid is not None:
         raise unsaid
-    if not chosen.json:
-        others = ", ".join(path.suffix for path in written[1:])
-        say(f"written: {written[0]}, {others}; {RUN_FILE} repeats it")
+    if not options.json:
+        others = ", ".join(path.suffix for path in paths[1:])
+        say(f"written: {paths[0]}, {others}; {RUN_FILE} repeats it")
 
 
-def _report_text(report: Report, chosen: argparse.Namespace) -> str:
+def _report_text(report: Report, options: argparse.Namespace) -> str:
     from fgl_secure.auditing.report import render_json
     from fgl_secure.auditing.wording import summary
 
-    if chosen.json:
+    if options.json:
         return render_json(report).rstrip()
-    return summary(report) if chosen.quiet else _format_report(report, verbose=chosen.verbose)
+    return summary(report) if options.quiet else _format_report(report, verbose=options.verbose)
 
 
 def _format_report(report: Report, *, verbose: bool) -> str:
@@ -114,82 +114,84 @@ def check_folder(out: Path) -> None:
         raise InputError(f"out must be a folder that can be made and written to; found {out} ({error})") from error
 
 
-def train(chosen: argparse.Namespace, words: list[str]) -> int:
+def train(options: argparse.Namespace, words: list[str]) -> int:
     """Trains once."""
     from fgl_secure.cli.printing import describe
 
-    method, data = configure_method(chosen.method, chosen), data_of(chosen.method, chosen)
-    with show_progress(quiet=chosen.quiet) as phases:
-        done = _run_training(method, data, chosen, phases)
-    say(json.dumps({**done.to_json(), "command": _command(words)}, indent=2) if chosen.json else describe(done))
+    method, data = configure_method(options.method, options), data_of(options.method, options)
+    with show_progress(quiet=options.quiet) as phases:
+        training = _run_training(method, data, options, phases)
+    say(
+        json.dumps({**training.to_json(), "command": _command(words)}, indent=2) if options.json else describe(training)
+    )
     return OK
 
 
-def _run_training(method: Method, data: Source, chosen: argparse.Namespace, phases: Phases) -> Trained:
+def _run_training(method: Method, data: Source, options: argparse.Namespace, phases: Phases) -> TrainedRun:
     from fgl_secure.auditing.train import train as run
 
-    scheme = ",".join(chosen.scheme) if chosen.scheme else None
-    if chosen.engine != "flower":
-        return run(method, data, scheme, seed=chosen.seed, device=chosen.device, progress=phases)
+    scheme = ",".join(options.scheme) if options.scheme else None
+    if options.engine != "flower":
+        return run(method, data, scheme, seed=options.seed, device=options.device, progress=phases)
     try:
         from fgl_secure.flower.programs import train_on_flower
     except ImportError as error:
         raise InputError(f"engine flower needs the extra fgl-secure[flower]; found {error}") from error
     phases(f"training {method.name} on Flower")
-    return train_on_flower(method, data, scheme, seed=chosen.seed, device=chosen.device)
+    return train_on_flower(method, data, scheme, seed=options.seed, device=options.device)
 
 
-def compare(chosen: argparse.Namespace, words: list[str]) -> int:
+def compare(options: argparse.Namespace, words: list[str]) -> int:
     """Audits all methods that fit, prints the table, and then writes it."""
     from fgl_secure.cli.printing import describe_comparison, describe_entry
     from fgl_secure.graph import Data
     from fgl_secure.methods.comparison import SECURED, source_of
     from fgl_secure.methods.comparison import compare as run
 
-    check_folder(chosen.out)
-    if chosen.seeds < 1:
-        raise InputError(f"seeds must be at least 1; found {chosen.seeds}")
-    data, ledger = source_of(chosen.dataset, chosen.data_root), RunLedger(chosen.runs)
+    check_folder(options.out)
+    if options.seeds < 1:
+        raise InputError(f"seeds must be at least 1; found {options.seeds}")
+    data, ledger = source_of(options.dataset, options.data_root), RunLedger(options.runs)
     if isinstance(data, Data):
-        data = data_of(methods.FedAvg, chosen)
-    with show_progress(quiet=chosen.quiet) as phases:
+        data = data_of(methods.FedAvg, options)
+    with show_progress(quiet=options.quiet) as phases:
         result = run(
             data,
-            chosen.scheme or SECURED,
-            tuple(methods.method(name)() for name in chosen.methods),
-            chosen.attack,
-            seeds=range(chosen.seed, chosen.seed + chosen.seeds),
-            epochs=chosen.epochs,
-            device=chosen.device,
+            options.scheme or SECURED,
+            tuple(methods.method(name)() for name in options.methods),
+            options.attack,
+            seeds=range(options.seed, options.seed + options.seeds),
+            epochs=options.epochs,
+            device=options.device,
             command=_command(words),
             ledger=ledger,
             watch=Runs(phases, describe_entry),
             progress=phases,
         )
     _deliver(
-        lambda: json.dumps(result.as_json(), indent=2) if chosen.json else describe_comparison(result),
+        lambda: json.dumps(result.as_json(), indent=2) if options.json else describe_comparison(result),
         result.write,
-        chosen,
+        options,
         ["compare"],
     )
-    if chosen.scheme and result.violations:
+    if options.scheme and result.violations:
         return VIOLATED
     if ledger.error is not None:  # what was found is printed by now, whatever became of the file of runs
         raise ledger.error
     return OK
 
 
-def list_(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
+def list_(options: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
     """Says what there is."""
     from fgl_secure.cli.listing import as_json, listing
 
-    say(json.dumps(as_json(chosen.what), indent=2) if chosen.json else listing(chosen.what))
+    say(json.dumps(as_json(options.what), indent=2) if options.json else listing(options.what))
     return OK
 
 
-def complete(chosen: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
+def complete(options: argparse.Namespace, words: list[str]) -> int:  # noqa: ARG001  # one signature for all commands
     """Prints what a shell reads."""
-    say(SCRIPTS[chosen.shell].rstrip())
+    say(SCRIPTS[options.shell].rstrip())
     return OK
 
 

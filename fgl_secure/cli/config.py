@@ -81,19 +81,19 @@ def with_options(table: Mapping[str, Any], parser: Parser, words: Sequence[str],
     Raises:
         InputError: the file has an option that the command hasn't, or a value that no option takes.
     """
-    known = {_key(action): action for action in parser.options()}
-    said = {word.partition("=")[0] for word in words}
+    actions = {_key(action): action for action in parser.options()}
+    given_options = {word.partition("=")[0] for word in words}
     options: list[str] = []
     places: list[str] = []
     for key, value in table.items():
         if key in ("command", "method"):
             continue
-        if key not in known or key in _OF_THIS_CALL:
-            raise InputError(f"config must name options of {parser.prog}; found {key}{suggest(key, list(known))}")
-        if said.isdisjoint(known[key].option_strings):
-            (options if known[key].option_strings else places).extend(_words(key, value, known[key]))
-    taken = places if len(words) == at or words[at].startswith("-") else []
-    return [*words[:at], *taken, *options, *words[at:]]
+        if key not in actions or key in _OF_THIS_CALL:
+            raise InputError(f"config must name options of {parser.prog}; found {key}{suggest(key, list(actions))}")
+        if given_options.isdisjoint(actions[key].option_strings):
+            (options if actions[key].option_strings else places).extend(_words(key, value, actions[key]))
+    option_places = places if len(words) == at or words[at].startswith("-") else []
+    return [*words[:at], *option_places, *options, *words[at:]]
 
 
 def _key(action: argparse.Action) -> str:
@@ -121,18 +121,18 @@ def _words(key: str, value: Any, action: argparse.Action) -> Iterator[str]:
         yield from (f"--{key}={item}" for item in values)
 
 
-def run_file(chosen: argparse.Namespace, names: Sequence[str]) -> str:
+def run_file(options: argparse.Namespace, names: Sequence[str]) -> str:
     """The file that repeats a run, with every option that it had, defaults included.
 
     Args:
-        chosen: the parsed options, with the parser that read them.
+        options: the parsed options, with the parser that read them.
         names: of the command and, where it has them, of its method.
     """
-    parser: Parser = chosen.parser
+    parser: Parser = options.parser
     lines = [f"# fgl-secure {__version__}; repeat it with: fgl-secure {' '.join(names)} --config {RUN_FILE}"]
     lines += [f"{key} = {_toml(name)}" for key, name in zip(("command", "method"), names, strict=False)]
     for action in parser.options():
-        value = getattr(chosen, action.dest, None)
+        value = getattr(options, action.dest, None)
         if value is not None and _key(action) not in _OF_THIS_CALL:
             lines.append(f"{_key(action)} = {_toml(value)}")
     return "\n".join(lines) + "\n"

@@ -64,8 +64,8 @@ def names(kind: str) -> tuple[str, ...]:
 def _rows(kind: str) -> Rows:
     from fgl_secure.graph.raw_files import cache_folder
 
-    made = {"datasets": _datasets, "schemes": _schemes, "attacks": _attacks, "methods": _methods}
-    return load_rows(kind, cache_folder(), made[kind])
+    makers = {"datasets": _datasets, "schemes": _schemes, "attacks": _attacks, "methods": _methods}
+    return load_rows(kind, cache_folder(), makers[kind])
 
 
 def _datasets() -> Rows:
@@ -85,10 +85,10 @@ def _schemes() -> Rows:
     rows = []
     for name in schemes.names():
         serving = [topology for topology in schemes.TOPOLOGIES if schemes.refusal(name, topology) is None]
-        made = {topology: schemes.parse(name, (topology,))[1] for topology in serving}
-        promises = max((schemes.promises(scheme, topology) for topology, scheme in made.items()), default=0)
-        taken = f"[{', '.join(schemes.parameters(name))}]" if schemes.parameters(name) else "nothing"
-        says = f"serves {', '.join(serving) or 'nothing'}; promises {promises or 'nothing'}; takes {taken}"
+        instances = {topology: schemes.parse(name, (topology,))[1] for topology in serving}
+        promises = max((schemes.promises(scheme, topology) for topology, scheme in instances.items()), default=0)
+        parameters = f"[{', '.join(schemes.parameters(name))}]" if schemes.parameters(name) else "nothing"
+        says = f"serves {', '.join(serving) or 'nothing'}; promises {promises or 'nothing'}; takes {parameters}"
         rows.append((name, f"{schemes.summary(name)}; {says}"))
     return rows
 
@@ -131,18 +131,18 @@ def matrix() -> str:
     return "\n".join("|" + "".join(f" {cell} |" if cell else " |" for cell in row) for row in rows)
 
 
-def load_rows(kind: str, folder: Path, made: Callable[[], Rows]) -> Rows:
+def load_rows(kind: str, folder: Path, make_rows: Callable[[], Rows]) -> Rows:
     """The rows of one kind, from the cache where they are those of today's files.
 
     Args:
         kind: what is listed.
         folder: the cache; it is made when missing, and done without where that fails.
-        made: lists it, in seconds.
+        make_rows: lists it, in seconds.
     """
     place = folder / "listings" / f"{kind}-{_key()}.json"
     with suppress(OSError, ValueError, TypeError, KeyError):
         return [(str(first), str(second)) for first, second in json.loads(place.read_text(encoding="utf-8"))]
-    rows = made()
+    rows = make_rows()
     with suppress(OSError):
         place.parent.mkdir(parents=True, exist_ok=True)
         beside = place.with_name(f".{place.name}.{os.getpid()}")
@@ -176,5 +176,5 @@ def _sources(package: str) -> Iterator[str]:
 
 
 def _state(path: str) -> str:
-    seen = os.stat(path)
-    return f"{path} {seen.st_mtime_ns} {seen.st_size}"
+    status = os.stat(path)
+    return f"{path} {status.st_mtime_ns} {status.st_size}"

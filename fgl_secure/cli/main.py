@@ -84,24 +84,24 @@ def _warn_in_a_line(*, quiet: bool) -> None:
 def _run(words: list[str]) -> int:
     _check_working_directory()
     if words[:1] == [ASKED]:
-        asked = words[1:] or [""]
-        say("\n".join(candidates(parser_for(asked), asked)))
+        requested = words[1:] or [""]
+        say("\n".join(candidates(parser_for(requested), requested)))
         return OK
     try:
         file = file_of(words)
         table = {} if file is None else read(file)
-        named = with_method(command_words(table, words) if words else words)
-        parser = parser_for(named)
-        one = parser.parser_of(named)
-        depth = next((i for i in range(len(named) + 1) if parser.parser_of(named[:i]) is one), 0)
-        said = with_options(table, one, named, depth) if table else named
-        chosen, unknown = parser.parse_known_args(said)
+        named_words = with_method(command_words(table, words) if words else words)
+        parser = parser_for(named_words)
+        one = parser.parser_of(named_words)
+        depth = next((i for i in range(len(named_words) + 1) if parser.parser_of(named_words[:i]) is one), 0)
+        full_words = with_options(table, one, named_words, depth) if table else named_words
+        options, unknown = parser.parse_known_args(full_words)
         if unknown:
             one.unknown(unknown)
     finally:
         flush()  # help and the version, which argparse prints
-    chosen.parser = one
-    return int(chosen.run(chosen, words))
+    options.parser = one
+    return int(options.run(options, words))
 
 
 def _check_working_directory() -> None:

@@ -37,8 +37,8 @@ def add_method_options(parser: argparse.ArgumentParser, method: type[Method]) ->
 
 def _add_options(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     add_fields(parser.add_argument_group("data"), method.data)
-    own = parser.add_argument_group(method.title)
-    add_fields(own, method)
+    group = parser.add_argument_group(method.title)
+    add_fields(group, method)
     for _, item in choices_of(method).values():
         if item.part is not None:
             add_fields(parser.add_argument_group(item.says), item.part, f"{item.prefix}-")
@@ -47,22 +47,22 @@ def _add_options(parser: argparse.ArgumentParser, method: type[Method]) -> None:
     add("--device", default="auto", metavar="NAME", help="where model compute runs: auto, cpu or cuda")
 
 
-def configure_method(method: type[Method], chosen: argparse.Namespace) -> Method:
+def configure_method(method: type[Method], options: argparse.Namespace) -> Method:
     """The method with the choices of a parsed command line.
 
     Raises:
         InputError: a choice breaks a rule.
     """
-    return method(**dict(_values(method, chosen)))
+    return method(**dict(_values(method, options)))
 
 
-def data_of(method: type[Method], chosen: argparse.Namespace) -> Data | GraphSets:
+def data_of(method: type[Method], options: argparse.Namespace) -> Data | GraphSets:
     """The data that a parsed command line names, of the kind that a method takes.
 
     Raises:
         InputError: a choice breaks a rule.
     """
-    return method.data(**dict(_values(method.data, chosen)))
+    return method.data(**dict(_values(method.data, options)))
 
 
 def add_fields(group: argparse._ArgumentGroup, kind: type, prefix: str = "") -> None:
@@ -83,8 +83,8 @@ def _add_option(
     if hint is bool:
         group.add_argument(f"--{option}", action="store_true", help=escape_percent(says.says))
         return
-    told = all(name in says.says for name in says.names)
-    meaning = says.says if told else f"{says.says}: {', '.join(says.names)}"
+    names_in_help = all(name in says.says for name in says.names)
+    meaning = says.says if names_in_help else f"{says.says}: {', '.join(says.names)}"
     group.add_argument(
         f"--{option}",
         action=OneOf,
@@ -127,24 +127,28 @@ def _reader(hint: Any) -> Callable[[str], object]:  # a type
     return place if result is Path else result
 
 
-def _values(kind: type, chosen: argparse.Namespace, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _values(kind: type, options: argparse.Namespace, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for name, (_, says) in choices_of(kind).items():
         if says.part is not None:
-            yield name, _part(says.part, chosen, says.prefix)
+            yield name, _part(says.part, options, says.prefix)
         else:
-            yield name, vars(chosen)[_dest(f"{prefix}{_option(name, says)}")]
+            yield name, vars(options)[_dest(f"{prefix}{_option(name, says)}")]
 
 
-def _part(kind: type, chosen: argparse.Namespace, prefix: str) -> object:
+def _part(kind: type, options: argparse.Namespace, prefix: str) -> object:
     """A part, if its first field was given; without it the others must be left alone."""
-    values: Mapping[str, object] = dict(_values(kind, chosen, f"{prefix}-"))
+    values: Mapping[str, object] = dict(_values(kind, options, f"{prefix}-"))
     first, *others = choices_of(kind).items()
     if values[first[0]] is not None:
         return kind(**values)
     for name, (item, says) in others:
         if values[name] != default_of(item):
-            option, needed = (_dest(f"{prefix}-{_option(*of)}") for of in ((name, says), (first[0], first[1][1])))
-            raise InputError(f"{option} must go with {needed}, without which there is none; found {values[name]}")
+            option, required_option = (
+                _dest(f"{prefix}-{_option(*of)}") for of in ((name, says), (first[0], first[1][1]))
+            )
+            raise InputError(
+                f"{option} must go with {required_option}, without which there is none; found {values[name]}"
+            )
     return None
 
 

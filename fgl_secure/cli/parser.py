@@ -35,10 +35,10 @@ class Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        known = [str(item) for item in action.choices or ()]
+        values = [str(item) for item in action.choices or ()]
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(
-                action, f"must be one of {', '.join(known)}; found {value!r}{suggest(value, known)}"
+                action, f"must be one of {', '.join(values)}; found {value!r}{suggest(value, values)}"
             )
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> Any:
@@ -76,32 +76,32 @@ class Parser(argparse.ArgumentParser):
 
     def unknown(self, words: Sequence[str]) -> NoReturn:
         """Leaves with the words that mean nothing to this command."""
-        known = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
-        hint = next((_option_meant(word.partition("=")[0], known) for word in words if word.startswith("--")), "")
+        options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+        hint = next((_option_meant(word.partition("=")[0], options) for word in words if word.startswith("--")), "")
         self.error(f"unrecognized arguments: {' '.join(words)}{hint}")
 
 
-def suggest(word: str, known: Sequence[str]) -> str:
+def suggest(word: str, vocabulary: Sequence[str]) -> str:
     """What a word was probably meant to be, as the end of a sentence; empty where nothing is near.
 
     The dashes of options, which all of them have, make none of them near.
     """
-    plain = {item.casefold().lstrip("-"): item for item in known}
+    plain = {item.casefold().lstrip("-"): item for item in vocabulary}
     near = get_close_matches(str(word).casefold().lstrip("-"), list(plain), n=1, cutoff=0.6)
     return f"; did you mean {plain[near[0]]}?" if near else ""
 
 
-def _option_meant(option: str, known: Sequence[str]) -> str:
+def _option_meant(option: str, options: Sequence[str]) -> str:
     """What an option was probably meant to be, as the end of a sentence."""
     from fgl_secure import schemes  # noqa: PLC0415  # a moment, of which only this error has need
 
     name = option.removeprefix("--")
-    if "--scheme" in known:
+    if "--scheme" in options:
         having = [kind for kind in schemes.kinds() if name.replace("-", "_") in schemes.parameters(kind)]
         if having:
             words = f"{name.replace('-', '_')}=..."
             return f": a parameter of {', '.join(having)}, to be said as --scheme '{having[0]}[{words}]'"
-    return suggest(option, known)
+    return suggest(option, options)
 
 
 def place(text: str) -> Path:
@@ -138,9 +138,11 @@ def candidates(parser: Parser, words: Sequence[str]) -> list[str]:
     """
     *before, start = words or [""]
     index = parser.parser_of(before)
-    asked = next((option for option in index.options() if before and before[-1] in option.option_strings), None)
-    if asked is not None and asked.nargs != 0:
-        return [name for name in _values(asked) if name.startswith(start)]
+    pending_action = next(
+        (option for option in index.options() if before and before[-1] in option.option_strings), None
+    )
+    if pending_action is not None and pending_action.nargs != 0:
+        return [name for name in _values(pending_action) if name.startswith(start)]
     result = list(index.commands())
     for action in index.options():
         result += action.option_strings if action.option_strings else _values(action)

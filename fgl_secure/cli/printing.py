@@ -14,7 +14,7 @@ from fgl_secure.auditing.wording import Score, bytes_text, figure
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.privacy_cost import PrivacyCost
-    from fgl_secure.auditing.train import Trained
+    from fgl_secure.auditing.train import TrainedRun
     from fgl_secure.ledger import LedgerEntry
     from fgl_secure.methods.comparison import MethodComparison
     from fgl_secure.training.loop import TrainingResult
@@ -25,34 +25,36 @@ _STYLES = {"violated": "red", "found": "yellow", "quiet": "default"}
 _RIGHT = (2, 3, 4, 7)
 
 
-def describe(done: Trained) -> str:
+def describe(run: TrainedRun) -> str:
     """The figures of a training run."""
-    plan, result = done.plan, done.result
+    plan, result = run.plan, run.result
     graph, accuracy, transcript = plan.graph, result.accuracy, result.transcript
-    shown = _percent if plan.score is Score.ACCURACY else _value
-    per_silo = "  ".join(shown(share) for share in accuracy.per_silo) or "known to each silo alone"
+    format_score = _percent if plan.score is Score.ACCURACY else _value
+    per_silo = "  ".join(format_score(share) for share in accuracy.per_silo) or "known to each silo alone"
     rows = {
         "method": f"{plan.method}, {plan.backbone}, {plan.preset} preset",
         "graph": f"{graph.graph.name}, {graph.num_devices:,} devices, "
         f"{plan.messages:,} messages a layer, "
         f"{graph.num_silos} silos ({graph.partition})",
-        "scheme": done.scheme,
-        "test accuracy" if plan.score is Score.ACCURACY else "test error": f"{shown(accuracy.test)} {plan.averaged}",
+        "scheme": run.scheme,
+        "test accuracy"
+        if plan.score is Score.ACCURACY
+        else "test error": f"{format_score(accuracy.test)} {plan.averaged}",
         "per silo": per_silo,
-        "validation": shown(accuracy.validation),
+        "validation": format_score(accuracy.validation),
         "rounds": f"{result.rounds}, reported is round {result.selected_round}, {plan.chosen_on}",
         "messages": _format_count(transcript.message_count),
         "bytes": _format_count(transcript.byte_count),
         "seconds": f"{result.seconds:.2f}, {result.seconds_per_round:.4f} a round (median), on {plan.device}",
     }
-    rows |= {} if done.privacy is None else _privacy_rows(done.privacy, result)
-    rows |= {"hosted devices": "; ".join(done.hosted)} if done.hosted else {}
+    rows |= {} if run.privacy is None else _privacy_rows(run.privacy, result)
+    rows |= {"hosted devices": "; ".join(run.hosted)} if run.hosted else {}
     return "\n".join(f"{name:<14} {text}" for name, text in rows.items())
 
 
 def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
     bound = cost.measured.bound
-    lost = (cost.accuracy_without or 0.0) - (result.accuracy.test or 0.0)
+    accuracy_loss = (cost.accuracy_without or 0.0) - (result.accuracy.test or 0.0)
     times = f"over {cost.releases} release{'' if cost.releases == 1 else 's'}"
     without = cost.accuracy_without_features
     baseline = "" if without is None else f"; {_percent(without)} without features (epsilon 0)"
@@ -62,7 +64,7 @@ def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
         f"{times}, by {cost.measured.accountant}{stopped}",
         "measured": f"epsilon is at least {bound.epsilon:.3f} ({bound.method}, {bound.n} canaries, "
         f"{bound.confidence:.0%} confidence)",
-        "price": f"{100 * lost:.2f} points of test accuracy; {_percent(cost.accuracy_without)} without noise{baseline}",
+        "price": f"{100 * accuracy_loss:.2f} points of test accuracy; {_percent(cost.accuracy_without)} without noise{baseline}",
     }
 
 

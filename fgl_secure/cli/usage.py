@@ -73,10 +73,10 @@ def parser_for(words: Sequence[str]) -> Parser:
 
 
 def _command(kinds: Any, name: str, says: str, examples: str = "") -> Parser:
-    made: Parser = kinds.add_parser(
+    parser: Parser = kinds.add_parser(
         name, help=says, description=_wrap_text(says), epilog=examples, formatter_class=_Help
     )
-    return made
+    return parser
 
 
 def _wrap_text(text: str) -> str:
@@ -93,15 +93,15 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--json", action="store_true", help="print one JSON object")
     group.add_argument("--config", type=place, metavar="FILE",
                        help="TOML file of options, as run.toml beside a report; what is said here wins")  # fmt: skip
-    told = group.add_mutually_exclusive_group()
-    told.add_argument("-v", "--verbose", action="store_true", help="print everything, and where a fault was met")
-    told.add_argument("-q", "--quiet", action="store_true", help="no progress, and no more than the essence")
+    verbosity = group.add_mutually_exclusive_group()
+    verbosity.add_argument("-v", "--verbose", action="store_true", help="print everything, and where a fault was met")
+    verbosity.add_argument("-q", "--quiet", action="store_true", help="no progress, and no more than the essence")
 
 
 def _add_methods(parent: Parser, command: str, words: Sequence[str]) -> None:
     kinds = parent.add_subparsers(title="methods", required=True, metavar="METHOD", parser_class=Parser)
-    named = [name for name in methods.names() if name in words[1:2]]
-    for name in named or methods.names():  # where one is named, the others are not loaded
+    method_names = [name for name in methods.names() if name in words[1:2]]
+    for name in method_names or methods.names():  # where one is named, the others are not loaded
         if tuple(words[:1]) == (command,):
             _add_method(kinds, name, {"audit": _add_audit, "train": _add_train}[command], command)
 

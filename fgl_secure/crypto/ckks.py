@@ -244,14 +244,14 @@ class PublicKey:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Opened:
+class _CheckedCiphertext:
     """A ciphertext that passed all checks, and the number of terms that it says it has."""
 
     cipher: Any
     terms: int
 
 
-def load_ciphertext(data: bytes, public: PublicKey) -> _Opened:
+def load_ciphertext(data: bytes, public: PublicKey) -> _CheckedCiphertext:
     """A ciphertext for a key.
 
     Raises:
@@ -266,7 +266,7 @@ def load_ciphertext(data: bytes, public: PublicKey) -> _Opened:
         )
     if not 1 <= terms <= public.parameters.terms:
         raise ProtocolError(f"ciphertext must have 1..{public.parameters.terms} terms; found {terms}")
-    return _Opened(ring(public.parameters.chain).ciphertext(data[PREFIX.size :], public.parameters), terms)
+    return _CheckedCiphertext(ring(public.parameters.chain).ciphertext(data[PREFIX.size :], public.parameters), terms)
 
 
 def _read_parameters(data: bytes, magic: bytes, what: str) -> tuple[Parameters, bytes]:

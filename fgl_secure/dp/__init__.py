@@ -16,7 +16,7 @@ from fgl_secure.dp.accountant import (
     skellam_variance,
 )
 from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget, Relation, Unit, rounding_excess
-from fgl_secure.dp.grid import Clipped, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
+from fgl_secure.dp.grid import ClippedRows, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
 from fgl_secure.dp.local import PerturbedRows, perturb
 from fgl_secure.dp.mechanisms import (
     DiscreteGaussian,
@@ -31,7 +31,7 @@ __all__ = [
     "Account",
     "Budget",
     "BudgetExhaustedError",
-    "Clipped",
+    "ClippedRows",
     "DiscreteGaussian",
     "GaussianAccount",
     "IntegerNoise",

@@ -23,7 +23,7 @@ _MARGIN = 1 - 2.0**-40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clipped:
+class ClippedRows:
     """Rows within a norm.
 
     Attributes:
@@ -35,7 +35,7 @@ class Clipped:
     count: int
 
 
-def clip_rows(values: NDArray[np.floating[Any]], clip: float) -> Clipped:
+def clip_rows(values: NDArray[np.floating[Any]], clip: float) -> ClippedRows:
     """Shortens rows [n, d] beyond the L2 norm `clip` to that norm; the others stay as they are.
 
     Raises:
@@ -50,7 +50,7 @@ def clip_rows(values: NDArray[np.floating[Any]], clip: float) -> Clipped:
     lengths = np.sqrt((scaled**2).sum(axis=1))
     beyond = peaks > clip / np.maximum(lengths, 1.0)
     rows[beyond] = scaled[beyond] * (clip / lengths[beyond])[:, None]
-    return Clipped(rows, int(beyond.sum()))
+    return ClippedRows(rows, int(beyond.sum()))
 
 
 def grid_clip(clip: float, fraction_bits: int) -> int:
@@ -65,7 +65,7 @@ def grid_clip(clip: float, fraction_bits: int) -> int:
     return math.floor(scaled)
 
 
-def grid_rows(values: NDArray[np.floating[Any]], clip: float, fraction_bits: int) -> Clipped:
+def grid_rows(values: NDArray[np.floating[Any]], clip: float, fraction_bits: int) -> ClippedRows:
     """Clips rows, rounds them to integers, and clips again what rounding lengthened.
 
     Rounding alone may lengthen a row of d coordinates by sqrt(d) / 2 units (`rounding_excess`). Here a row that ends
@@ -86,7 +86,7 @@ def grid_rows(values: NDArray[np.floating[Any]], clip: float, fraction_bits: int
     beyond = (rows**2).sum(axis=1) > limit**2
     rows[beyond] = np.trunc(scaled[beyond] * _MARGIN).astype(np.int64)
     assert ((rows**2).sum(axis=1) <= limit**2).all()
-    return Clipped(rows, clipped.count)
+    return ClippedRows(rows, clipped.count)
 
 
 def rounded_norm(clip: float, width: int, fraction_bits: int) -> int:

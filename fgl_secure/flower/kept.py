@@ -46,10 +46,10 @@ def _default_file(context: Context) -> Path:
     Raises:
         StateFileError: that is no absolute path, for example because the user has no home.
     """
-    named = os.environ.get(STATE_VARIABLE) or platformdirs.user_state_dir("fgl-secure", appauthor=False)
-    root = Path(named).expanduser()
+    folder = os.environ.get(STATE_VARIABLE) or platformdirs.user_state_dir("fgl-secure", appauthor=False)
+    root = Path(folder).expanduser()
     if not root.is_absolute():
-        raise StateFileError(f"{STATE_VARIABLE} must name a folder by its absolute path; found {named!r}")
+        raise StateFileError(f"{STATE_VARIABLE} must name a folder by its absolute path; found {folder!r}")
     return root / f"run-{int(context.run_id)}" / f"node-{int(context.node_id)}"
 
 

@@ -117,8 +117,10 @@ class SiloMailbox:
         over = f"{rounds} round{'s are' if rounds != 1 else ' is'} over"
         if not rounds or not all(name in report for name in ("selected round", "test", "validation")):
             return over
-        chosen, test, validation = (float(report[name]) for name in ("selected round", "test", "validation"))
-        return f"{over}; of round {chosen:.0f}, the best so far, test {test:.4f} and validation {validation:.4f}"
+        selected_round, test, validation = (float(report[name]) for name in ("selected round", "test", "validation"))
+        return (
+            f"{over}; of round {selected_round:.0f}, the best so far, test {test:.4f} and validation {validation:.4f}"
+        )
 
     def _stop_error(self, message: str) -> RunStoppedError:
         return RunStoppedError(f"{message}; {self._over}", self.finished)
@@ -132,14 +134,16 @@ class SiloMailbox:
         everybody, end = set(range(self._parties)), self._end()
         while True:
             self._people.look()
-            said = list(self._people.claims.values())
-            result = sorted(said)
-            if set(said) == everybody and len(said) == self._parties:
+            parties = list(self._people.claims.values())
+            result = sorted(parties)
+            if set(parties) == everybody and len(parties) == self._parties:
                 return
-            if len(said) >= self._parties:
+            if len(parties) >= self._parties:
                 raise InputError(f"nodes must be parties 0..{self._parties - 1}, one each; found {result}")
             if time.monotonic() >= end:
-                raise InputError(f"nodes must be {self._parties}, one a party; found {len(said)}, of parties {result}")
+                raise InputError(
+                    f"nodes must be {self._parties}, one a party; found {len(parties)}, of parties {result}"
+                )
             time.sleep(POLL_SECONDS)
 
     def _end(self) -> float:
@@ -151,8 +155,8 @@ class SiloMailbox:
         Raises:
             RunStoppedError: one fails, or is silent for too long.
         """
-        asked = {party: Turn(self._server.session, number, posts.get(party, {})) for party in range(self._parties)}
-        asking = _Asking(self._grid, self._people, asked)
+        turns = {party: Turn(self._server.session, number, posts.get(party, {})) for party in range(self._parties)}
+        asking = _Asking(self._grid, self._people, turns)
         end, pause = self._end(), _FIRST_POLL_SECONDS
         while asking.waiting and not asking.failed and time.monotonic() < end:
             asking.go_on()
@@ -186,7 +190,7 @@ class _People:
 
     def node_of(self, party: int) -> int:
         """The node that was the last one to say that it is a party."""
-        return next(node for node, said in reversed(self.claims.items()) if said == party)
+        return next(node for node, claimed_party in reversed(self.claims.items()) if claimed_party == party)
 
     def look(self) -> None:
         """Asks nodes that are new, hears those that were asked, and will ask again those that failed to answer."""
@@ -214,12 +218,12 @@ class _Asking:
         failed: parties whose app failed, ascending.
     """
 
-    def __init__(self, grid: Grid, people: _People, asked: Mapping[int, Turn]) -> None:
-        self._grid, self._people, self._asked = grid, people, asked
+    def __init__(self, grid: Grid, people: _People, turns: Mapping[int, Turn]) -> None:
+        self._grid, self._people, self._asked = grid, people, turns
         self._open: dict[str, int] = {}
         self._at: dict[int, int] = {}
-        self._again = dict.fromkeys(asked, float("-inf"))
-        self._crashes = dict.fromkeys(asked, 0)
+        self._again = dict.fromkeys(turns, float("-inf"))
+        self._crashes = dict.fromkeys(turns, 0)
         self.answers: dict[int, Turn] = {}
         self.failed: list[int] = []
 
@@ -266,8 +270,8 @@ class _Asking:
             self.failed.append(party)
 
     def _fitting(self, party: int, turn: Turn) -> Turn:
-        asked = self._asked[party]
-        if (turn.session, turn.number) != (asked.session, asked.number):
+        turn_of_party = self._asked[party]
+        if (turn.session, turn.number) != (turn_of_party.session, turn_of_party.number):
             raise ProtocolError(f"party {party} must answer the turn that it is asked for; it answers another one")
         return turn
 
@@ -283,11 +287,11 @@ def send_turns(grid: Grid, turns: Mapping[int, Turn]) -> Iterator[tuple[str, int
 
 def replies(grid: Grid, identifiers: Mapping[str, int]) -> Iterator[tuple[str, Message]]:
     """What has come of messages with these names, each once."""
-    seen: set[str] = set()
+    message_ids: set[str] = set()
     for reply in list(grid.pull_messages(list(identifiers))) if identifiers else ():
         identifier = reply.metadata.reply_to_message_id
-        if identifier in identifiers and identifier not in seen:
-            seen.add(identifier)
+        if identifier in identifiers and identifier not in message_ids:
+            message_ids.add(identifier)
             yield identifier, reply
 
 

@@ -86,9 +86,9 @@ def _training_reply(message: Message, terms: RoundTerms, context: Context, call_
     return reply
 
 
-def _check_ranges(round_request: RoundRequest) -> None:
+def _check_ranges(request: RoundRequest) -> None:
     """Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's."""
-    bounds = None if round_request.opening is None else round_request.opening.bounds
+    bounds = None if request.opening is None else request.opening.bounds
     if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
         raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
 
@@ -96,12 +96,12 @@ def _check_ranges(round_request: RoundRequest) -> None:
 def _contribution(reply: Message, terms: RoundTerms) -> tuple[dict[str, Any], float]:
     """Return what of an app's reply goes into the sum, and with what weight."""
     metrics = only_metrics(reply.content, "reply of the app")
-    wanted = {name: _number(metrics, name) for name in terms.metrics}
+    values = {name: _number(metrics, name) for name in terms.metrics}
     arrays = {
         name: value.astype(value.dtype.newbyteorder("="), copy=False)
         for name, value in arrays_of(only_arrays(reply.content, "reply of the app")).items()
     }
-    return mapping_of(arrays, wanted), _number(metrics, terms.weight_key)
+    return mapping_of(arrays, values), _number(metrics, terms.weight_key)
 
 
 def _number(metrics: MetricRecord, name: str) -> float:
@@ -154,8 +154,8 @@ class Memory:
 
     def before(self, terms: RoundTerms) -> bytes:
         """The sessions before the one of some terms, which is the latest or a new one."""
-        own = bytes.fromhex(self.terms.session)
-        return self.earlier if terms.session == self.terms.session else self.earlier + own
+        session = bytes.fromhex(self.terms.session)
+        return self.earlier if terms.session == self.terms.session else self.earlier + session
 
     @staticmethod
     def check_new(memory: Memory | None, terms: RoundTerms) -> None:
@@ -242,8 +242,10 @@ class SecureAggregationMod:
         if request is None:
             raise ProtocolError("training must be asked for under secure aggregation; the message is without it")
         if request.asks_for_introduction:
-            own = b"" if self._identity is None else self._identity(context).public
-            return AnswerRecord(identity=own, configuration=digest_of_configuration(context.run_config)).to(message)
+            public_key = b"" if self._identity is None else self._identity(context).public
+            return AnswerRecord(identity=public_key, configuration=digest_of_configuration(context.run_config)).to(
+                message
+            )
         try:
             with StateStore(context, state_file(context)) as keeper:
                 return self._answer(request, message, context, call_next, keeper)
@@ -259,16 +261,16 @@ class SecureAggregationMod:
         keeper: StateStore,
     ) -> Message:
         run = b"run %d" % context.run_id
-        known = keeper.load(run)
-        memory = None if known is None else Memory.from_arrays(known)
+        stored = keeper.load(run)
+        memory = None if stored is None else Memory.from_arrays(stored)
         part, terms, trained = (
             self._join_round(request, memory, context) if request.terms else self._resume_round(memory, context)
         )
-        asked = RoundRequest.from_bytes(request.message)
-        _check_ranges(asked)
+        round_request = RoundRequest.from_bytes(request.message)
+        _check_ranges(round_request)
         part.check(request.message)  # before the app trains: what fails later is this client's own, and is counted
         failures, earlier = (0, b"") if memory is None else (memory.failures, memory.before(terms))
-        trains = asked.opening is not None and not trained
+        trains = round_request.opening is not None and not trained
         reply: Message | None = None
         try:
             reply = _training_reply(message, terms, context, call_next) if trains else None
@@ -313,10 +315,10 @@ class SecureAggregationMod:
         roster = [bytes.fromhex(one) for one in terms.roster]
         if len(roster) != terms.clients or len(set(roster)) != len(roster) or not self._trusted.issuperset(roster):
             raise ProtocolError("roster must name a different trusted identity for each client; it does not")
-        own = self._identity(context)
-        if roster[terms.index] != own.public:
+        identity = self._identity(context)
+        if roster[terms.index] != identity.public:
             raise ProtocolError(f"roster must name this client's own identity at {terms.index}; it does not")
-        return own, Identities(dict(enumerate(roster)))
+        return identity, Identities(dict(enumerate(roster)))
 
 
 secure_aggregation_mod = SecureAggregationMod()

@@ -34,7 +34,7 @@ from fgl_secure.typing import Array
 
 if TYPE_CHECKING:
     from fgl_secure.auditing.method import Method, Source
-    from fgl_secure.auditing.train import Trained
+    from fgl_secure.auditing.train import TrainedRun
     from fgl_secure.schemes import Assignment
 
 IDENTITIES = "identities"
@@ -68,10 +68,10 @@ def app_of(run: ProgramRun, shares: Path) -> ClientApp:
 
 def save_identities(parties: int, folder: Path) -> None:
     """Makes identities: a file of its own for each party, and one of their public keys for all."""
-    made = [Identity.generate(SystemCoins()) for _ in range(parties)]
-    for number, identity in enumerate(made):
+    identities = [Identity.generate(SystemCoins()) for _ in range(parties)]
+    for number, identity in enumerate(identities):
         identity.save(folder / f"identity{number}")
-    Identities({number: identity.public for number, identity in enumerate(made)}).save(folder / IDENTITIES)
+    Identities({number: identity.public for number, identity in enumerate(identities)}).save(folder / IDENTITIES)
 
 
 def save_shares(job: Job, folder: Path) -> None:
@@ -143,7 +143,7 @@ def train_on_flower(
     seed: int = 0,
     device: str = "auto",
     timeout: float | None = None,
-) -> Trained:
+) -> TrainedRun:
     """Trains a method once, with a process for each silo, to the bits of `fgl_secure.train`.
 
     Nobody but a silo knows its own accuracy there, and nobody counts messages: the result has neither.
@@ -160,7 +160,7 @@ def train_on_flower(
         FglSecureError: a choice breaks a rule, or a party failed.
     """
     from fgl_secure.auditing.method import check_method  # noqa: PLC0415  # processes of silos do without audits
-    from fgl_secure.auditing.train import Trained, silent  # noqa: PLC0415  # the same
+    from fgl_secure.auditing.train import TrainedRun, silent  # noqa: PLC0415  # the same
 
     check_method(method)
     gpu = compute_device(device).type == "cuda"
@@ -191,4 +191,4 @@ def train_on_flower(
     )
     leaks = subject.claims[subject.name].leaks_by_design
     hosted = tuple(leak.statement for leak in leaks if leak.circumstance is Circumstance.HOSTED_DEVICES)
-    return Trained(plan, subject.name, result, subject.privacy_cost(result, silent), hosted)
+    return TrainedRun(plan, subject.name, result, subject.privacy_cost(result, silent), hosted)

@@ -95,7 +95,7 @@ def without_request(content: RecordDict) -> RecordDict:
     return RecordDict({name: record for name, record in content.items() if name != KEY})
 
 
-def only_arrays(content: RecordDict, whose: str) -> ArrayRecord:
+def only_arrays(content: RecordDict, owner: str) -> ArrayRecord:
     """The one record of arrays.
 
     Raises:
@@ -103,11 +103,11 @@ def only_arrays(content: RecordDict, whose: str) -> ArrayRecord:
     """
     records = list(content.array_records.values())
     if len(records) != 1:
-        raise InputError(f"{whose} must have one ArrayRecord; found {len(records)}")
+        raise InputError(f"{owner} must have one ArrayRecord; found {len(records)}")
     return records[0]
 
 
-def only_metrics(content: RecordDict, whose: str) -> MetricRecord:
+def only_metrics(content: RecordDict, owner: str) -> MetricRecord:
     """The one record of metrics.
 
     Raises:
@@ -115,7 +115,7 @@ def only_metrics(content: RecordDict, whose: str) -> MetricRecord:
     """
     records = list(content.metric_records.values())
     if len(records) != 1:
-        raise InputError(f"{whose} must have one MetricRecord; found {len(records)}")
+        raise InputError(f"{owner} must have one MetricRecord; found {len(records)}")
     return records[0]
 
 
@@ -183,8 +183,8 @@ def digest_of(message: Message, configuration: bytes = b"") -> str:
     Raises:
         MalformedMessageError: a record holds a value that Flower's records cannot hold.
     """
-    own = without_request(message.content)
-    records = [part for name, record in own.items() for part in (name.encode(), _record(record))]
+    content = without_request(message.content)
+    records = [part for name, record in content.items() for part in (name.encode(), _record(record))]
     head = [_LABEL, message.metadata.message_type.encode(), message.metadata.group_id.encode(), configuration]
     return hashlib.sha256(pack([*head, *records])).hexdigest()
 

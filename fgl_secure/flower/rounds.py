@@ -82,9 +82,9 @@ def exchange(grid: Grid, messages: Mapping[int, Message], patience: Patience) ->
     Returns:
         The replies that came in time, by client.
     """
-    sent = list(messages.items())
-    identifiers = list(grid.push_messages([message for _, message in sent]))
-    client_of = {message.metadata.message_id: client for client, message in sent if message.metadata.message_id}
+    pending = list(messages.items())
+    identifiers = list(grid.push_messages([message for _, message in pending]))
+    client_of = {message.metadata.message_id: client for client, message in pending if message.metadata.message_id}
     awaited = {identifier for identifier in identifiers if identifier in client_of}
     replies: dict[int, Message] = {}
     start, enough_at = time.monotonic(), None
@@ -111,11 +111,11 @@ def _over(patience: Patience, start: float, enough_at: float | None) -> bool:
     return late or (enough_at is not None and patience.grace is not None and now - enough_at >= patience.grace)
 
 
-def _introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> dict[int, AnswerRecord]:
-    """Return what nodes say in time of who they are and how their run is configured, by place in `asked`."""
+def _introductions(grid: Grid, requests: Sequence[Message], patience: Patience) -> dict[int, AnswerRecord]:
+    """Return what nodes say in time of who they are and how their run is configured, by place in `requests`."""
     questions = {
         i: Message(RequestRecord(b"").added_to(RecordDict()), item.dst_node_id, item.message_type, ttl=item.ttl)
-        for i, item in enumerate(message.metadata for message in asked)
+        for i, item in enumerate(message.metadata for message in requests)
     }
     introductions: dict[int, AnswerRecord] = {}
     for i, reply in exchange(grid, questions, patience).items():
@@ -125,30 +125,30 @@ def _introductions(grid: Grid, asked: Sequence[Message], patience: Patience) -> 
 
 
 def _known_nodes(
-    asked: Sequence[Message],
+    requests: Sequence[Message],
     introduced: Mapping[int, AnswerRecord],
     identities: Collection[bytes],
-    lost: dict[int, str],
+    failures: dict[int, str],
 ) -> tuple[list[Message], tuple[str, ...]]:
     """Return the messages to nodes whose identities are known, and these in hexadecimal digits; note the others.
 
     A node proves nothing yet: one that names another's identity cannot sign with it, and clients will refuse its keys.
     """
-    named = {i: introduced[i].identity if i in introduced else b"" for i in range(len(asked))}
-    times = Counter(named.values())
-    known = [i for i, identity in named.items() if identity in identities and times[identity] == 1]
-    for i in sorted(set(named) - set(known)):
+    identity_of = {i: introduced[i].identity if i in introduced else b"" for i in range(len(requests))}
+    times = Counter(identity_of.values())
+    known_nodes = [i for i, identity in identity_of.items() if identity in identities and times[identity] == 1]
+    for i in sorted(set(identity_of) - set(known_nodes)):
         why = "one that is known and its own is missing" if i in introduced else _NO_INTRODUCTION
-        lost[asked[i].metadata.dst_node_id] = f"IDENTITY: {why}"
-    return [asked[i] for i in known], tuple(named[i].hex() for i in known)
+        failures[requests[i].metadata.dst_node_id] = f"IDENTITY: {why}"
+    return [requests[i] for i in known_nodes], tuple(identity_of[i].hex() for i in known_nodes)
 
 
 def _common_configuration(introduced: Mapping[int, AnswerRecord]) -> bytes:
     """Return the digest of the run's configuration that most nodes name; the others will refuse the round."""
-    named = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
-    if not named:
+    configurations = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
+    if not configurations:
         raise TooFewClientsError(f"nodes must say in time how their run is configured; none did: {_NO_INTRODUCTION}")
-    return named.most_common(1)[0][0]
+    return configurations.most_common(1)[0][0]
 
 
 _SILENT = "no answer in time"
@@ -164,52 +164,54 @@ class GridRound:
     """Drives a `ServerRound` to its end; notes nodes that drop out, with the stage and the reason."""
 
     def __init__(
-        self, grid: Grid, terms: RoundTerms, server: ServerRound, asked: Sequence[Message], lost: dict[int, str]
+        self, grid: Grid, terms: RoundTerms, server: ServerRound, requests: Sequence[Message], failures: dict[int, str]
     ) -> None:
-        self._grid, self._terms, self._server, self._asked = grid, terms, server, asked
+        self._grid, self._terms, self._server, self._asked = grid, terms, server, requests
         self._greeted = False
         self._trained = False
-        self._lost = lost
+        self._lost = failures
 
     def run(self, training: Patience, others: Patience) -> None:
         """Run all stages: the one in which clients train waits as the first argument says."""
         while not self._server.is_done:
-            asked, purpose = self._server.request_kind, self._server.purpose
+            request_kind, purpose = self._server.request_kind, self._server.purpose
             trains = self._server.opens and not self._trained
-            sent = self._messages(trains)
-            replies = exchange(self._grid, sent, training if trains else others)
-            answered = [client for client in sent if self._accept_reply(client, asked, replies.get(client))]
-            log(INFO, "secure aggregation: %s %s, %s of %s", purpose.name, asked, len(answered), len(sent))
+            messages = self._messages(trains)
+            replies = exchange(self._grid, messages, training if trains else others)
+            responders = [
+                client for client in messages if self._accept_reply(client, request_kind, replies.get(client))
+            ]
+            log(INFO, "secure aggregation: %s %s, %s of %s", purpose.name, request_kind, len(responders), len(messages))
             self._trained = self._trained or trains
             self._server.advance()
 
     def _messages(self, trains: bool) -> dict[int, Message]:
         """To all that are still there; whoever is lost in the sum that finds ranges is not asked in the next."""
-        sent = {
+        messages = {
             client: self._message(client, request, trains)
             for client, request in self._server.requests().items()
             if self._node(client) not in self._lost
         }
         self._greeted = True
-        return sent
+        return messages
 
     def _node(self, client: int) -> int:
         return self._asked[client].metadata.dst_node_id
 
     def _message(self, client: int, request: bytes, trains: bool) -> Message:
         """A message of the same type as the strategy's own, with its records only where they are due."""
-        asked = self._asked[client]
+        flower_request = self._asked[client]
         terms = b"" if self._greeted else self._terms.for_client(client).to_bytes()
-        content = asked.content if trains else RecordDict()
+        content = flower_request.content if trains else RecordDict()
         return Message(
             RequestRecord(request, terms).added_to(content),
             self._node(client),
-            asked.metadata.message_type,
-            ttl=asked.metadata.ttl,
-            group_id=asked.metadata.group_id,
+            flower_request.metadata.message_type,
+            ttl=flower_request.metadata.ttl,
+            group_id=flower_request.metadata.group_id,
         )
 
-    def _accept_reply(self, client: int, asked: str, reply: Message | None) -> bool:
+    def _accept_reply(self, client: int, request_kind: str, reply: Message | None) -> bool:
         """Whether a client's answer is one; why not is noted, for an answer that is none cannot be given again."""
         reason = _SILENT
         if reply is not None and reply.has_error():
@@ -224,8 +226,8 @@ class GridRound:
             else:
                 return True
         node = self._node(client)
-        self._lost[node] = f"{asked}: {reason}"
-        log(WARNING, "secure aggregation: node %s is out at %s: %s", node, asked, reason)
+        self._lost[node] = f"{request_kind}: {reason}"
+        log(WARNING, "secure aggregation: node %s is out at %s: %s", node, request_kind, reason)
         return False
 
 
@@ -301,12 +303,12 @@ class GridRounds:
         self._given = self._configuration = None if run_config is None else digest_of_configuration(run_config)
         self.reports: list[RoundReport] = []
 
-    def run(self, grid: Grid, asked: Sequence[Message], timeout: float | None) -> list[Message]:
+    def run(self, grid: Grid, requests: Sequence[Message], timeout: float | None) -> list[Message]:
         """One round.
 
         Args:
             grid: of the run.
-            asked: what the wrapped strategy wants to send for training, one message for each node.
+            requests: what the wrapped strategy wants to send for training, one message for each node.
             timeout: seconds that the stage waits in which clients train; None waits for all.
 
         Returns:
@@ -316,28 +318,28 @@ class GridRounds:
             FglSecureError: the round failed, and failed rounds are not skipped.
         """
         self._number += 1
-        lost: dict[int, str] = {}
+        failures: dict[int, str] = {}
         try:
-            mean, report = self._round(grid, asked, timeout, lost)
+            mean, report = self._round(grid, requests, timeout, failures)
         except FglSecureError as error:
             self._bounds, self._configuration = None, self._given
             if not self._skips:
                 raise
             log(WARNING, "secure aggregation: round %s failed and changes nothing: %s", self._number, error)
-            mean, report = [], RoundReport(self._number, len(asked), (), lost, None, _failure(error, lost))
+            mean, report = [], RoundReport(self._number, len(requests), (), failures, None, _failure(error, failures))
         self.reports.append(report)
-        return mean + _errors(asked, report)
+        return mean + _errors(requests, report)
 
     def _round(
-        self, grid: Grid, asked: Sequence[Message], timeout: float | None, lost: dict[int, str]
+        self, grid: Grid, requests: Sequence[Message], timeout: float | None, failures: dict[int, str]
     ) -> tuple[list[Message], RoundReport]:
-        training = Patience(timeout, len(asked), self._grace)
+        training = Patience(timeout, len(requests), self._grace)
         others = training if self._stage_timeout is None else replace(training, timeout=self._stage_timeout)
-        asked, roster = self._introduce(grid, asked, others, lost)
-        if len(asked) < 2:
-            raise TooFewClientsError(f"clients must number at least 2 for a round; found {len(asked)}")
+        requests, roster = self._introduce(grid, requests, others, failures)
+        if len(requests) < 2:
+            raise TooFewClientsError(f"clients must number at least 2 for a round; found {len(requests)}")
         assert self._configuration is not None, "given, or just asked for"
-        clients, least = len(asked), self._threshold
+        clients, least = len(requests), self._threshold
         if least is not None:
             least = math.ceil(least * clients) if isinstance(least, float) else int(least)
         terms = replace(
@@ -346,35 +348,35 @@ class GridRounds:
             clients=clients,
             threshold=least,
             roster=roster,
-            training=digest_of(asked[0], self._configuration),
+            training=digest_of(requests[0], self._configuration),
         )
-        server = self._server(terms, asked)
+        server = self._server(terms, requests)
         enough = terms.rules().threshold
         patience = [replace(item, enough=enough) for item in (training, others)]
-        GridRound(grid, terms, server, asked, lost).run(*patience)
-        reply, record = _mean_reply(server, asked, terms.weight_key), server.record
-        refused = any(not reason.endswith(_SILENT) for reason in lost.values())
+        GridRound(grid, terms, server, requests, failures).run(*patience)
+        reply, record = _mean_reply(server, requests, terms.weight_key), server.record
+        refused = any(not reason.endswith(_SILENT) for reason in failures.values())
         self._bounds = None if refused else server.bounds  # a number may be beyond the range that was found
-        included = tuple(asked[client].metadata.dst_node_id for client in server.contributors)
-        log(INFO, "secure aggregation: mean of %s of %s clients", len(included), len(asked))
-        return [reply], RoundReport(self._number, len(asked), included, lost, record)
+        included = tuple(requests[client].metadata.dst_node_id for client in server.contributors)
+        log(INFO, "secure aggregation: mean of %s of %s clients", len(included), len(requests))
+        return [reply], RoundReport(self._number, len(requests), included, failures, record)
 
     def _introduce(
-        self, grid: Grid, asked: Sequence[Message], patience: Patience, lost: dict[int, str]
+        self, grid: Grid, requests: Sequence[Message], patience: Patience, failures: dict[int, str]
     ) -> tuple[Sequence[Message], tuple[str, ...]]:
         """The messages to nodes that may take part, and their identities; asks nodes where something is open."""
         identities = self._identities
         if not identities and self._configuration is not None:
-            return asked, ()
-        soon = patience if identities else replace(patience, enough=len(asked) // 2 + 1, grace=0.0)
-        introduced = _introductions(grid, asked, soon)
+            return requests, ()
+        soon = patience if identities else replace(patience, enough=len(requests) // 2 + 1, grace=0.0)
+        introduced = _introductions(grid, requests, soon)
         if self._configuration is None:
             self._configuration = _common_configuration(introduced)
-        return _known_nodes(asked, introduced, identities, lost) if identities else (asked, ())
+        return _known_nodes(requests, introduced, identities, failures) if identities else (requests, ())
 
-    def _server(self, terms: RoundTerms, asked: Sequence[Message]) -> ServerRound:
+    def _server(self, terms: RoundTerms, requests: Sequence[Message]) -> ServerRound:
         """The layout is that of the arrays that go out, and of the metrics that are averaged with them."""
-        arrays = arrays_of(only_arrays(asked[0].content, "message for training"))
+        arrays = arrays_of(only_arrays(requests[0].content, "message for training"))
         layout = TensorLayout.of(mapping_of(arrays, dict.fromkeys(terms.metrics, 0.0)))
         return ServerRound(terms.rules(), layout, self._session, self._number, self._coins, self._bounds, Recording())
 
@@ -394,33 +396,33 @@ def check_rounds(reports: Sequence[RoundReport]) -> None:
     log(WARNING, "secure aggregation: %s of %s rounds failed, %s", len(failed), len(reports), first)
 
 
-def _failure(error: FglSecureError, lost: Mapping[int, str]) -> str:
+def _failure(error: FglSecureError, failures: Mapping[int, str]) -> str:
     """Why a round failed: the error, and the first node that was out, which mostly is its cause."""
-    causes = [node for node, reason in lost.items() if not reason.endswith(_SILENT)] or list(lost)
-    text = f" (first out, of {len(lost)}: node {causes[0]}, {lost[causes[0]]})" if causes else ""
-    return f"{error}{text}"
+    causes = [node for node, reason in failures.items() if not reason.endswith(_SILENT)] or list(failures)
+    first_failure = f" (first out, of {len(failures)}: node {causes[0]}, {failures[causes[0]]})" if causes else ""
+    return f"{error}{first_failure}"
 
 
-def _mean_reply(server: ServerRound, asked: Sequence[Message], weight_key: str) -> Message:
+def _mean_reply(server: ServerRound, requests: Sequence[Message], weight_key: str) -> Message:
     """The reply that stands for all clients: the mean, as if one client with all the weight had answered.
 
     Its arrays have the types of those that went out.
     """
-    mean, first = server.result, asked[server.contributors[0]]
+    mean, first = server.result, requests[server.contributors[0]]
     weight = server.record.total_weight
     metrics = {name: float(value) for name, value in mean.get(METRICS, {}).items()}
-    key, sent = next(iter(first.content.array_records.items()))
+    key, arrays = next(iter(first.content.array_records.items()))
     total = int(weight) if weight.is_integer() else weight
-    content = RecordDict({key: typed_record(mean[ARRAYS], types_of(sent))})
+    content = RecordDict({key: typed_record(mean[ARRAYS], types_of(arrays))})
     content[METRICS] = MetricRecord({weight_key: total, **metrics})
     return Message(content, reply_to=first)
 
 
-def _errors(asked: Sequence[Message], report: RoundReport) -> list[Message]:
+def _errors(requests: Sequence[Message], report: RoundReport) -> list[Message]:
     """An error reply for each node that is not in the mean."""
     code = ErrorCode.REPLY_MESSAGE_UNAVAILABLE
     return [
         Message(Error(code, report.lost.get(message.metadata.dst_node_id, "round failed")), reply_to=message)
-        for message in asked
+        for message in requests
         if message.metadata.dst_node_id not in report.included
     ]

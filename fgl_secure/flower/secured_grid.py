@@ -37,13 +37,13 @@ def averageable(replies: Iterable[Message], weight_key: str | None) -> list[Mess
     """
     replies = list(replies)
     layouts = {id(reply): _layout(reply, weight_key) for reply in replies if not reply.has_error()}
-    known = Counter(layout for layout in layouts.values() if layout is not None)
-    usual = known.most_common(1)[0][0] if known else None
-    remaining = [reply for reply in replies if reply.has_error() or (usual is not None and layouts[id(reply)] == usual)]
+    layout_counts = Counter(layout for layout in layouts.values() if layout is not None)
+    usual = layout_counts.most_common(1)[0][0] if layout_counts else None
+    usable = [reply for reply in replies if reply.has_error() or (usual is not None and layouts[id(reply)] == usual)]
     for reply in replies:
-        if not any(reply is one for one in remaining):
+        if not any(reply is one for one in usable):
             log(WARNING, "evaluation: node %s is out: its metrics cannot be averaged", reply.metadata.src_node_id)
-    return remaining
+    return usable
 
 
 def _layout(reply: Message, weight_key: str | None) -> Layout | None:

@@ -76,9 +76,9 @@ class Turn:
             case [bytes(session), int(number), list(ends), list(post), bytes(report), bool(over), str(due)] if (
                 len(session) == SESSION_BYTES and len(due) <= _MOST_DUE and (not due or due.isprintable())
             ):
-                who, what = [end for end in ends if isinstance(end, int)], [d for d in post if isinstance(d, bytes)]
-                if len(who) == len(set(who)) == len(ends) == len(what) == len(post):
-                    return cls(session, number, dict(zip(who, what, strict=True)), report, over, due)
+                senders, what = [end for end in ends if isinstance(end, int)], [d for d in post if isinstance(d, bytes)]
+                if len(senders) == len(set(senders)) == len(ends) == len(what) == len(post):
+                    return cls(session, number, dict(zip(senders, what, strict=True)), report, over, due)
         raise MalformedMessageError(f"message must hold a turn under {KEY!r}; it does not")
 
     @property
@@ -130,8 +130,10 @@ def load_identities(context: Context) -> tuple[Identity | None, Identities | Non
     Raises:
         InputError: a file holds something else.
     """
-    own, public = (str(context.node_config.get(name, "")) for name in ("identity", "identities"))
-    return Identity.load(Path(own)) if own else None, Identities.load(Path(public)) if public else None
+    identity_path, public = (str(context.node_config.get(name, "")) for name in ("identity", "identities"))
+    return Identity.load(Path(identity_path)) if identity_path else None, Identities.load(
+        Path(public)
+    ) if public else None
 
 
 def silo_app(
@@ -167,15 +169,15 @@ def silo_app(
 
     @app.query()
     def turn(message: Message, context: Context) -> Message:
-        asked = Turn.of(message.content)
+        turn_request = Turn.of(message.content)
         try:
-            if asked.number == WHO:
-                return Message(Turn(asked.session, party_number(context), {}).content(), reply_to=message)
+            if turn_request.number == WHO:
+                return Message(Turn(turn_request.session, party_number(context), {}).content(), reply_to=message)
             if silos is not None:
                 _check_silos(silos(context), least)
             # no decorators of this function: Flower's simulation pickles it, and they can't be
             with library_settings(), one_thread(), StateStore(context, keep(context)) as keeper:
-                answer = _run_turn(asked, party_number(context), context, keeper, make, told, least)
+                answer = _run_turn(turn_request, party_number(context), context, keeper, make, told, least)
             return Message(answer.content(), reply_to=message)
         except _RefusedError:
             raise
@@ -201,7 +203,7 @@ def _run_turn(
     context: Context,
     keeper: StateStore,
     make: MakeParty,
-    told: Collection[str],
+    public_names: Collection[str],
     least: int,
 ) -> Turn:
     """One turn of the party that the node keeps; its state changes last, and only if all went well.
@@ -209,36 +211,36 @@ def _run_turn(
     After a turn that failed, the state has a digest of that turn's messages in addition, and other messages for it are
     refused.
     """
-    kept = keeper.load(turn.session)
-    if kept is None and keeper.session is not None:
+    stored = keeper.load(turn.session)
+    if stored is None and keeper.session is not None:
         raise _RefusedError(
             f"session must be the one that {keeper} belongs to; found another one, and a new run needs another file in "
             "`state` of the node's configuration"
         )
-    if kept is not None and int(kept["number"]) != number:
+    if stored is not None and int(stored["number"]) != number:
         raise _RefusedError(
-            f"{keeper} must be of one party; found party {int(kept['number'])} in it, and {number} here: give each "
+            f"{keeper} must be of one party; found party {int(stored['number'])} in it, and {number} here: give each "
             "node a `state` of its own"
         )
-    if kept is not None and int(kept["reply/number"]) == turn.number:
-        return Turn.from_arrays(turn.session, within("reply", kept))
+    if stored is not None and int(stored["reply/number"]) == turn.number:
+        return Turn.from_arrays(turn.session, within("reply", stored))
     incoming = _digest_of_post(turn.post)
-    if kept is not None and FAILED_POST in kept and not np.array_equal(kept[FAILED_POST], incoming):
+    if stored is not None and FAILED_POST in stored and not np.array_equal(stored[FAILED_POST], incoming):
         raise _RefusedError("a turn that failed must be repeated with the same messages; found others")
     party = make(context, turn.session)
     with closing(party.program):
         party.agreed = digest_of_configuration(context.run_config)
-        if kept is not None:
-            party.restore(within("party", kept))
+        if stored is not None:
+            party.restore(within("party", stored))
         elif not party.is_signed:
             log(WARNING, _UNSIGNED)
         try:
-            answer = _turn_of(party, turn, told, least)
+            answer = _turn_of(party, turn, public_names, least)
         except _RefusedError:
             raise
         except Exception:
-            if kept is not None:
-                keeper.store(turn.session, {**kept, FAILED_POST: incoming})
+            if stored is not None:
+                keeper.store(turn.session, {**stored, FAILED_POST: incoming})
             raise
         state = {**under("party", party.state()), **under("reply", answer.arrays)}
         keeper.store(turn.session, {"number": np.asarray(number, dtype=np.int64), **state})
@@ -253,12 +255,12 @@ def _digest_of_post(post: Post) -> Array:
     return np.frombuffer(digest.digest(), np.uint8)
 
 
-def _turn_of(party: SealedParty, turn: Turn, told: Collection[str], least: int) -> Turn:
+def _turn_of(party: SealedParty, turn: Turn, public_names: Collection[str], least: int) -> Turn:
     if turn.number != party.turns:
         raise _RefusedError(f"turn must be the next one, {party.turns}; found {turn.number}")
     post = party.turn(turn.post)
     if turn.number == 0:
         _check_silos(len(post) + 1, least)  # a key for each of the others
     result = party.program.round_report
-    report = b"" if result is None else named_to_bytes({name: result[name] for name in result if name in told})
+    report = b"" if result is None else named_to_bytes({name: result[name] for name in result if name in public_names})
     return Turn(turn.session, turn.number, post, report, party.program.report is not None, party.due)

@@ -103,10 +103,12 @@ class RoundTerms:
 
     def _scheme_text(self) -> str:
         """The scheme with its parameters, and with everybody for a neighbour where it would take a sparse graph."""
-        given = [f"{name}={value}" for name in ("threshold", "precision") if (value := getattr(self, name)) is not None]
+        parameters = [
+            f"{name}={value}" for name in ("threshold", "precision") if (value := getattr(self, name)) is not None
+        ]
         if self.scheme == PairwiseMasking.label and not self.sparse and self.clients > COMPLETE_UP_TO:
-            given.append(f"degree={self.clients // 2 * 2}")  # even, and at least clients - 1
-        return f"{self.scheme}[{','.join(given)}]" if given else self.scheme
+            parameters.append(f"degree={self.clients // 2 * 2}")  # even, and at least clients - 1
+        return f"{self.scheme}[{','.join(parameters)}]" if parameters else self.scheme
 
     def to_bytes(self) -> bytes:
         """As JSON."""
@@ -263,8 +265,8 @@ class ClientPolicy:
             ProtocolError: it is not; names the rule and what was found.
         """
         if terms.scheme not in self.schemes:
-            known = ", ".join(self.schemes)
-            raise ProtocolError(f"scheme must be one of {known} for this client; found {terms.scheme!r}")
+            scheme_names = ", ".join(self.schemes)
+            raise ProtocolError(f"scheme must be one of {scheme_names} for this client; found {terms.scheme!r}")
         if terms.clients < self.min_clients:
             raise ProtocolError(
                 f"clients must number at least {self.min_clients} for this client; found {terms.clients}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fgl_secure.runtime.channel import Channel, Delivery, Recording, RecordingLevel, Tampered, simulate
+from fgl_secure.runtime.channel import Channel, Delivery, Recording, RecordingLevel, TamperedBatch, simulate
 from fgl_secure.runtime.claim import (
     Circumstance,
     CircumstanceKind,
@@ -73,7 +73,7 @@ __all__ = [
     "SecretKind",
     "Step",
     "Strength",
-    "Tampered",
+    "TamperedBatch",
     "Traffic",
     "Transcript",
     "View",

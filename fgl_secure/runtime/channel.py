@@ -37,7 +37,7 @@ class RecordingLevel(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tampered:
+class TamperedBatch:
     """What becomes of a batch of messages on a hostile network.
 
     Attributes:
@@ -64,12 +64,12 @@ class Tampered:
         payload: NDArray[Any],
         sizes: NDArray[np.int64] | None = None,
         by_network: bool = False,
-    ) -> Tampered:
+    ) -> TamperedBatch:
         """For messages with one field."""
         return cls(rows, {PAYLOAD: payload}, sizes, by_network)
 
 
-Tamper = Callable[[Messages], Tampered | None]
+Tamper = Callable[[Messages], TamperedBatch | None]
 """Decides what arrives of messages; None leaves a batch alone."""
 
 
@@ -316,7 +316,7 @@ class Channel(Draws):
         """Records that something went wrong and was dealt with; `party` is the identifier of the one at fault."""
         self.transcript.incidents.append(Incident(step, self.parties.party_of(party), what))
 
-    def _genuine(self, sent: Messages, changed: Tampered) -> NDArray[np.bool_] | None:
+    def _genuine(self, sent: Messages, changed: TamperedBatch) -> NDArray[np.bool_] | None:
         """Which messages are as they were sent; None where only their senders can have changed them."""
         if not changed.by_network:
             return None

@@ -233,7 +233,7 @@ def _read_only_fields(arrays: dict[str, Array]) -> Fields:
     return Fields(arrays)
 
 
-class _Taken(Mapping[str, Array]):
+class _LazyRows(Mapping[str, Array]):
     """Some rows of other fields, which are laid out when they are read: what is handed on twice is copied once."""
 
     __slots__ = ("_axis", "_laid_out", "base", "which")
@@ -241,7 +241,7 @@ class _Taken(Mapping[str, Array]):
     def __init__(self, fields: Mapping[str, Array], which: Ids, axis: int) -> None:
         self.base: Mapping[str, Array] = fields
         self.which: Ids = which
-        if isinstance(fields, _Taken):
+        if isinstance(fields, _LazyRows):
             self.base, self.which = fields.base, fields.which[which]
         self._axis = axis
         self._laid_out: dict[str, Array] = {}
@@ -296,7 +296,7 @@ class Messages:
         m = len(self.senders)
         if len(self.receivers) != m:
             raise InputError(f"receivers must be as many as senders; found {len(self.receivers)} and {m}")
-        if isinstance(self.fields, _Taken) and len(self.fields.which) == m:
+        if isinstance(self.fields, _LazyRows) and len(self.fields.which) == m:
             return
         for name, value in self.fields.items():
             if value.ndim <= self.tape_axes or value.shape[self.tape_axes] != m:
@@ -323,7 +323,7 @@ class Messages:
     @property
     def kinds(self) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
         """Type and shape of the fields of one message, by name."""
-        fields = self.fields.base if isinstance(self.fields, _Taken) else self.fields
+        fields = self.fields.base if isinstance(self.fields, _LazyRows) else self.fields
         return {name: (value.dtype, value.shape[self.tape_axes + 1 :]) for name, value in fields.items()}
 
     @property
@@ -341,7 +341,7 @@ class Messages:
         ends = last + 1 == len(self) and (last < 0 or (places[0] == 0 and places[last] == last))
         if ends and bool((places == np.arange(len(places))).all()):
             return self
-        fields = _Taken(self.fields, places, self.tape_axes)
+        fields = _LazyRows(self.fields, places, self.tape_axes)
         return replace(self, senders=self.senders[places], receivers=self.receivers[places], fields=fields)
 
     def laid_out(self) -> Messages:
@@ -353,7 +353,7 @@ class Messages:
 
     def read_only(self, *, own: bool) -> Messages:
         """The same with fields that nobody can write to; copies of them if they must be a recording's own."""
-        if isinstance(self.fields, _Taken) and not own:
+        if isinstance(self.fields, _LazyRows) and not own:
             return self
         fields = {}
         for name, value in self.fields.items():

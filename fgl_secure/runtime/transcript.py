@@ -17,7 +17,7 @@ from fgl_secure.threads import njit
 from fgl_secure.typing import Ids
 
 
-class _Recorded:
+class _BatchBase:
     """Messages whose fields may have been recorded."""
 
     __slots__ = ()
@@ -41,7 +41,7 @@ class _Recorded:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ReceivedRows(_Recorded):
+class ReceivedRows(_BatchBase):
     """Messages that reached the observers, one row a message.
 
     Attributes:
@@ -252,7 +252,7 @@ PARTICIPANTS = "participants"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class MessageBatch(_Recorded):
+class MessageBatch(_BatchBase):
     """Messages of one phase at one step, one row a message.
 
     Attributes:

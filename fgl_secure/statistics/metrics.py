@@ -260,7 +260,7 @@ def clustered_advantage(
 
 
 def pair_advantage(
-    read: npt.NDArray[np.bool_],
+    is_read: npt.NDArray[np.bool_],
     edges: npt.NDArray[np.integer],
     wrong: npt.NDArray[np.integer],
     others: int,
@@ -271,7 +271,7 @@ def pair_advantage(
     """TPR - FPR over pairs of nodes, with nodes resampled for both rates.
 
     Args:
-        read: bool [m], which edges are claimed.
+        is_read: bool [m], which edges are claimed.
         edges: int [2, m], their ends.
         wrong: int [2, k], the ends of claims that are none.
         others: how many pairs are none.
@@ -283,7 +283,9 @@ def pair_advantage(
         InputError: for arrays of unequal length, wrong kind or out of range, or too few draws.
     """
     _check_endpoints("wrong", wrong, wrong.shape[1], n_nodes)
-    return _difference(_on_edges(read, edges, n_nodes, seed, draws), _false_claims(wrong, others, n_nodes, seed, draws))
+    return _difference(
+        _on_edges(is_read, edges, n_nodes, seed, draws), _false_claims(wrong, others, n_nodes, seed, draws)
+    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -409,8 +411,8 @@ def _false_claims(wrong: npt.NDArray[np.integer], others: int, n_nodes: int, see
     pairs = (wrong[0].astype(np.int64), wrong[1].astype(np.int64))
     claims = sparse.coo_array((np.ones(k), pairs), shape=(n_nodes, n_nodes)).tocsr()
     shares = []
-    for drawn in _resamples(n_nodes, seed, max(100, min(draws, _PRODUCTS // k))):
-        weights = _multiplicities(drawn, n_nodes)
+    for resample in _resamples(n_nodes, seed, max(100, min(draws, _PRODUCTS // k))):
+        weights = _multiplicities(resample, n_nodes)
         all_pairs = np.maximum(n_nodes**2 - (weights**2).sum(axis=0), 1.0) / max(n_nodes * (n_nodes - 1), 1)
         shares.append((weights * (claims @ weights)).sum(axis=0) / all_pairs / others)
     return _Rate(k / others, np.concatenate(shares), halves, n_nodes, others)
@@ -422,25 +424,25 @@ def _kish(sizes: _Floats) -> float:
 
 
 def _cluster_shares(hits: _Floats, sizes: _Floats, seed: int, draws: int) -> Iterator[_Floats]:
-    for drawn in _resamples(sizes.size, seed, draws):
-        yield hits[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    for resample in _resamples(sizes.size, seed, draws):
+        yield hits[resample].sum(axis=1) / sizes[resample].sum(axis=1)
 
 
 def _edge_shares(
     good: sparse.csr_array, every: sparse.csr_array, n_nodes: int, seed: int, draws: int
 ) -> Iterator[_Floats]:
-    for drawn in _resamples(n_nodes, seed, draws):
-        weights = _multiplicities(drawn, n_nodes)
+    for resample in _resamples(n_nodes, seed, draws):
+        weights = _multiplicities(resample, n_nodes)
         total = (weights * (every @ weights)).sum(axis=0)
         right = (weights * (good @ weights)).sum(axis=0)
         filled = total > 0  # a draw may miss every edge of a small graph
         yield right[filled] / total[filled]
 
 
-def _multiplicities(drawn: _Ints, n: int) -> _Floats:
-    """How often each of n items occurs in each row of `drawn` [r, n]; returned as [n, r]."""
-    rows = drawn.shape[0]
-    cells = drawn + n * np.arange(rows)[:, None]
+def _multiplicities(resample: _Ints, n: int) -> _Floats:
+    """How often each of n items occurs in each row of `resample` [r, n]; returned as [n, r]."""
+    rows = resample.shape[0]
+    cells = resample + n * np.arange(rows)[:, None]
     counts = np.bincount(cells.ravel(), minlength=rows * n).reshape(rows, n)
     return np.ascontiguousarray(counts.T, dtype=np.float64)
 

@@ -267,10 +267,10 @@ class Power:
 
     def require(self, advantage: float) -> None:
         """Raises `SampleTooSmallError` unless an advantage is detected."""
-        needed = Power.for_advantage(advantage, self.tests, self.alpha).n
-        if self.n < needed:
+        required = Power.for_advantage(advantage, self.tests, self.alpha).n
+        if self.n < required:
             raise SampleTooSmallError(
-                f"samples must number at least {needed} per arm to detect an advantage of {advantage:g} with "
+                f"samples must number at least {required} per arm to detect an advantage of {advantage:g} with "
                 f"probability {POWER:g} ({self.tests} tests at {self.alpha:g} together); found {self.n}, which "
                 f"detect {self.detectable_bias:.3g}"
             )

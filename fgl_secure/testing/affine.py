@@ -126,10 +126,10 @@ class Judge:
 
     def _space_of(self, matrix: Integers, coalition: tuple[Party, ...]) -> RowSpace:
         """That of a coalition's view; inputs move offsets and not the matrix, so that it is eliminated once."""
-        known = self._spaces.get(coalition)
-        if known is None or not np.array_equal(known.matrix, matrix):
-            self._spaces[coalition] = known = RowSpace(matrix, self._protocol.modulus)
-        return known
+        space = self._spaces.get(coalition)
+        if space is None or not np.array_equal(space.matrix, matrix):
+            self._spaces[coalition] = space = RowSpace(matrix, self._protocol.modulus)
+        return space
 
     def view(self, inputs: Inputs, coalition: tuple[Party, ...]) -> _Affine:
         """What a coalition sees of one input."""
@@ -138,13 +138,13 @@ class Judge:
             self._runs[key] = self._run(inputs)
         transcript, tapes = self._runs[key]
         views = views_of(transcript, coalition, (Private.INPUT, Private.COINS))
-        seen = np.broadcast_to(views.values, (len(tapes), views.values.shape[1]))
-        still = (seen == seen[0]).all(axis=0)
-        constant, seen = seen[0], np.where(still, seen % p, seen)
+        values = np.broadcast_to(views.values, (len(tapes), views.values.shape[1]))
+        still = (values == values[0]).all(axis=0)
+        constant, values = values[0], np.where(still, values % p, values)
         coins = tapes.shape[1]
-        offset, matrix = seen[0], (seen[1 : coins + 1] - seen[0]) % p
-        drawn = _product(tapes[coins + 1 :], matrix, p)
-        if ((seen < 0) | (seen >= p)).any() or (seen[coins + 1 :] != (offset + drawn) % p).any():
+        offset, matrix = values[0], (values[1 : coins + 1] - values[0]) % p
+        products = _product(tapes[coins + 1 :], matrix, p)
+        if ((values < 0) | (values >= p)).any() or (values[coins + 1 :] != (offset + products) % p).any():
             raise NotAffineError(f"the view of {words(coalition)} must be affine in the coins; it is not")
         return _Affine(views.layout, still, constant, offset, matrix)
 
@@ -204,10 +204,10 @@ def assert_affinely_private(
         InputError: for inputs that make no fair question.
     """
     __tracebackhide__ = True
-    known = judges or Judges()
+    shared_judges = judges or Judges()
 
     def compare(tested: Protocol, question: Question, _sure: bool) -> Evidence:
-        seen_by = known.of(tested)
+        seen_by = shared_judges.of(tested)
         distance, coins, width = seen_by.compare(question.a, question.b, question.coalition)
         return Evidence(
             "exact privacy, by row spaces",
@@ -222,7 +222,7 @@ def assert_affinely_private(
 
     require_twin(protocol, broken_twin)
     question = Question.about(protocol, inputs_a, inputs_b, coalition)
-    return judge_question(compare, protocol, broken_twin, question, waived, known.rehearsals)
+    return judge_question(compare, protocol, broken_twin, question, waived, shared_judges.rehearsals)
 
 
 def distance(protocol: Protocol, a: Inputs, b: Inputs, coalition: tuple[Party, ...]) -> Fraction:
@@ -250,8 +250,8 @@ class RowSpace:
 
     def holds(self, vector: Integers) -> bool:
         """Whether a vector, int64 [columns], is a combination of the rows."""
-        known = vector % self._p
-        return not ((known - known[self._pivots] @ self._rows) % self._p).any()
+        residual = vector % self._p
+        return not ((residual - residual[self._pivots] @ self._rows) % self._p).any()
 
 
 def _product(a: Integers, b: Integers, p: int) -> Integers:

@@ -76,7 +76,7 @@ class Views:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Aligned:
+class AlignedViews:
     """Views of two arms over the same columns.
 
     Attributes:
@@ -114,7 +114,10 @@ def views_of(
             would look at it.
     """
     view = transcript.view(coalition)
-    rows: list[ReceivedRows | PrivateRows] = [*view.received, *(own for own in view.private if own.kind in list(kinds))]
+    rows: list[ReceivedRows | PrivateRows] = [
+        *view.received,
+        *(private_rows for private_rows in view.private if private_rows.kind in list(kinds)),
+    ]
     count = 1 if not transcript.batch_axes else -1
     blocks, columns = [], []
     for part in rows:
@@ -164,9 +167,9 @@ class Frame:
     @classmethod
     def of(cls, views: Iterable[Views]) -> Frame:
         """The frame of some views: layouts by width, so that their numbers are in an order that says something."""
-        seen = {view.layout: view.values.shape[1] for view in views}
-        order = sorted(seen, key=lambda layout: (seen[layout], len(layout)))
-        return cls({layout: number for number, layout in enumerate(order)}, max(seen.values()))
+        widths = {view.layout: view.values.shape[1] for view in views}
+        order = sorted(widths, key=lambda layout: (widths[layout], len(layout)))
+        return cls({layout: number for number, layout in enumerate(order)}, max(widths.values()))
 
     @property
     def has_layout_column(self) -> bool:
@@ -181,7 +184,7 @@ class Frame:
 LAYOUT = "number, order, types and lengths of the messages, incidents and errors"
 
 
-def align_views(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: Frame | None = None) -> Aligned:
+def align_views(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: Frame | None = None) -> AlignedViews:
     """Puts the views of two arms over the same columns.
 
     Where layouts differ between runs, the number of the layout becomes the first column: whoever sees a view sees
@@ -202,19 +205,21 @@ def align_views(a: Sequence[Views], b: Sequence[Views], parties: Directory, fram
     numbers = [frame.number(views.layout) for views in (*a, *b)]
     if not frame.has_layout_column:
         labels, positions = _describe(next(iter(frame.layouts)), parties)
-        return Aligned(_stack(a), _stack(b), labels, positions)
+        return AlignedViews(_stack(a), _stack(b), labels, positions)
     numbered = [_add_layout_column(views, index, frame.width) for views, index in zip((*a, *b), numbers, strict=True)]
     labels = (LAYOUT, *(f"coordinate {j}" for j in range(frame.width)))
     first, other = list(frame.layouts)[:2]
     note = f"views differ in layout: {first_difference(first, other)}"
-    return Aligned(_stack(numbered[: len(a)]), _stack(numbered[len(a) :]), labels, (-1, *range(frame.width)), note)
+    return AlignedViews(_stack(numbered[: len(a)]), _stack(numbered[len(a) :]), labels, (-1, *range(frame.width)), note)
 
 
 def first_difference(some: Sequence[object], others: Sequence[object]) -> str:
     """Where two layouts or traces part, in words."""
     index = next((i for i, (x, y) in enumerate(zip(some, others, strict=False)) if x != y), min(len(some), len(others)))
-    here, there = (str(item[index]) if index < len(item) else "no further message" for item in (some, others))
-    return f"first difference, batch {index}: {here} against {there}"
+    first_text, second_text = (
+        str(item[index]) if index < len(item) else "no further message" for item in (some, others)
+    )
+    return f"first difference, batch {index}: {first_text} against {second_text}"
 
 
 def _contents(

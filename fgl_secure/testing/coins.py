@@ -119,15 +119,15 @@ class Tapes(Coins):
 
     def uniform(self, modulus: int, shape: tuple[int, ...]) -> Integers:
         """Draws int64 [*batch_shape, *shape]: the next coins of every tape."""
-        asked = CoinDraw(modulus, math.prod(shape))
-        if self.is_exhausted or self._draws[self._next] != asked:
+        draw = CoinDraw(modulus, math.prod(shape))
+        if self.is_exhausted or self._draws[self._next] != draw:
             raise TapeError(
                 "draws must not depend on the values of earlier coins, or tapes are not equally likely; draw "
-                f"{self._next} asks for {asked.count} coins below {asked.modulus}, as no dry run did"
+                f"{self._next} asks for {draw.count} coins below {draw.modulus}, as no dry run did"
             )
-        positions = self._stride * modulus ** np.arange(asked.count, dtype=np.int64)
+        positions = self._stride * modulus ** np.arange(draw.count, dtype=np.int64)
         self._next += 1
-        self._stride *= modulus**asked.count
+        self._stride *= modulus**draw.count
         digits = np.expand_dims(self._tapes, -1) // positions % modulus
         return np.asarray(digits.reshape((*self.batch_shape, *shape)), dtype=np.int64)
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from fgl_secure.runtime import Party
 from fgl_secure.statistics.exact import ExactComparison, compare_exactly
-from fgl_secure.testing.arms import Aligned, Arm, align_views
+from fgl_secure.testing.arms import AlignedViews, Arm, align_views
 from fgl_secure.testing.evidence import Evidence, PrivacyTestWarning
 from fgl_secure.testing.protocol import Protocol, Question, words
 from fgl_secure.testing.vacuous import judge_question, require_twin
@@ -82,13 +82,13 @@ def exact_evidence(check: str, a: Arm, b: Arm, names: tuple[str, str]) -> Eviden
     )
 
 
-def _witness(exact_comparison: ExactComparison, views: Aligned, names: tuple[str, str]) -> tuple[str, ...]:
+def _witness(exact_comparison: ExactComparison, views: AlignedViews, names: tuple[str, str]) -> tuple[str, ...]:
     if exact_comparison.witness is None:
         return ()
     pairs = list(zip(views.labels, exact_comparison.witness.view, strict=True))
-    seen = ", ".join(f"{label} = {value}" for label, value in pairs[:_SHOWN])
-    seen += f" and {len(pairs) - _SHOWN} more coordinates" if len(pairs) > _SHOWN else ""
+    coordinates = ", ".join(f"{label} = {value}" for label, value in pairs[:_SHOWN])
+    coordinates += f" and {len(pairs) - _SHOWN} more coordinates" if len(pairs) > _SHOWN else ""
     return (
         f"for example, {names[0]} shows this view on {exact_comparison.witness.count_a} tapes and {names[1]} on "
-        f"{exact_comparison.witness.count_b}: {seen}",
+        f"{exact_comparison.witness.count_b}: {coordinates}",
     )

@@ -116,9 +116,11 @@ class Question:
             raise InputError(f"inputs_a and inputs_b must have one shape; found {first.shape} and {second.shape}")
         if np.array_equal(first, second):
             raise InputError("inputs_a and inputs_b must differ; found equal inputs, which nobody can tell apart")
-        own = protocol.rows_of(members)
-        if not np.array_equal(first[own], second[own]):
-            differs = np.flatnonzero(own)[(first[own] != second[own]).reshape(int(own.sum()), -1).any(axis=1)]
+        own_rows = protocol.rows_of(members)
+        if not np.array_equal(first[own_rows], second[own_rows]):
+            differs = np.flatnonzero(own_rows)[
+                (first[own_rows] != second[own_rows]).reshape(int(own_rows.sum()), -1).any(axis=1)
+            ]
             raise InputError(
                 "the coalition's own inputs must be equal in inputs_a and inputs_b, or it can tell them apart without "
                 f"the protocol; found different rows {differs.tolist()} for {words(members)}"

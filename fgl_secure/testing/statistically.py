@@ -31,7 +31,7 @@ from fgl_secure.statistics.statistical import (
     features_of,
     has_ratios,
 )
-from fgl_secure.testing.arms import Aligned, Arm, Frame, Views, align_views
+from fgl_secure.testing.arms import AlignedViews, Arm, Frame, Views, align_views
 from fgl_secure.testing.coins import tape_count
 from fgl_secure.testing.evidence import CURRENT, Evidence, NotSimulatableError
 from fgl_secure.testing.exactly import exact_evidence
@@ -148,8 +148,8 @@ def assert_simulatable(
     require_leakage(leakage(real.copy()), real, protocol.rows_of(members))
     plan = _Plan(advantage, alpha, samples, seed, pairs).with_settings()
 
-    def simulate(given: Inputs, channel: Channel) -> None:
-        simulator(leakage(given), channel)
+    def simulate(inputs: Inputs, channel: Channel) -> None:
+        simulator(leakage(inputs), channel)
 
     def check(tested: Protocol, sure: bool) -> Evidence:
         simulated = Arm(replace(tested, run=simulate, name=f"simulator of {protocol}"), real, members, _OWN)
@@ -264,7 +264,7 @@ class _Contest:
             _LOG.warning("%s, %s: %s: %s", self.check, self.a.protocol, words, _words(runs[-1]))
         return self._evidence(runs, joins, pilot.note)
 
-    def _joins(self, pilot: Aligned) -> Joins:
+    def _joins(self, pilot: AlignedViews) -> Joins:
         """What to look at together, from samples that are used for nothing else."""
         modulus = self.a.protocol.modulus
         varying = np.flatnonzero((np.concatenate([pilot.a, pilot.b]) != pilot.a[0]).any(axis=0))
@@ -275,7 +275,7 @@ class _Contest:
             relations = np.unique(np.concatenate(result), axis=0)
         return Joins(pairs, relations)
 
-    def _compare(self, views: Aligned, joins: Joins, name: str, decisive: float) -> SampleComparison:
+    def _compare(self, views: AlignedViews, joins: Joins, name: str, decisive: float) -> SampleComparison:
         modulus = self.a.protocol.modulus
         a, b = (features_of(sample, modulus, joins, views.labels) for sample in (views.a, views.b))
         seed = self.plan.classifier_seed(name)

@@ -72,17 +72,17 @@ def assert_same_trace(
 
 
 def _evidence(protocol: Protocol, a: Inputs, b: Inputs, runs: int, advantage: float) -> Evidence:
-    here, there = ([_trace(protocol, inputs) for _ in range(runs)] for inputs in (a, b))
-    if max(len(set(here)), len(set(there))) > 1:
+    first_traces, second_traces = ([_trace(protocol, inputs) for _ in range(runs)] for inputs in (a, b))
+    if max(len(set(first_traces)), len(set(second_traces))) > 1:
         return _compare_distributions(protocol, a, b, advantage)
-    first, other = here[0], there[0]
-    sent = sum(len(entry.senders) for entry in first)
+    first, other = first_traces[0], second_traces[0]
+    message_count = sum(len(entry.senders) for entry in first)
     return Evidence(
         "same trace",
         str(protocol),
         _OBSERVER,
         first != other,
-        f"{len({first, other})} different traces in {runs} runs of each input, {sent} messages in the first",
+        f"{len({first, other})} different traces in {runs} runs of each input, {message_count} messages in the first",
         f"any difference that shows in one of {2 * runs} runs",
         0.0,
         () if first == other else (first_difference(first, other),),
@@ -110,12 +110,16 @@ def _compare_distributions(protocol: Protocol, a: Inputs, b: Inputs, advantage: 
 
 
 def _comparison(protocol: Protocol, a: Inputs, b: Inputs, power: Power) -> SampleComparison:
-    here, there = ([_trace(protocol, inputs) for _ in range(power.n)] for inputs in (a, b))
+    first_traces, second_traces = ([_trace(protocol, inputs) for _ in range(power.n)] for inputs in (a, b))
     numbers: dict[Trace, int] = {}
-    x, y = (np.array([numbers.setdefault(trace, len(numbers)) for trace in item]) for item in (here, there))
+    x, y = (
+        np.array([numbers.setdefault(trace, len(numbers)) for trace in item]) for item in (first_traces, second_traces)
+    )
     outcomes = [TestOutcome("chi-square", "which trace", *chi_square(x, y, len(numbers)))]
     for name, size in (("number of messages", _messages), ("bytes of messages", _bytes)):
-        ks = scipy.stats.ks_2samp([size(trace) for trace in here], [size(trace) for trace in there], method="asymp")
+        ks = scipy.stats.ks_2samp(
+            [size(trace) for trace in first_traces], [size(trace) for trace in second_traces], method="asymp"
+        )
         outcomes.append(TestOutcome("Kolmogorov-Smirnov distance", name, float(ks.statistic), float(ks.pvalue)))
     return SampleComparison(tuple(outcomes), power)
 

@@ -121,12 +121,12 @@ class Probe:
         values, traces = next(iter(self.inputs.values())), self.rehearsals.traces
         if "trace" in waivers or traces(self.protocol, values, 1) == traces(twin, values, 1):
             return
-        own, others = (traces(item, values, _TRACES) for item in (self.protocol, twin))
-        if own.isdisjoint(others):
+        protocol_traces, others = (traces(item, values, _TRACES) for item in (self.protocol, twin))
+        if protocol_traces.isdisjoint(others):
             raise VacuousTestError(
                 "broken_twin must send messages of the protocol's number, order, ends and sizes, so that its flaw is "
                 f"what is found; found other messages of {twin} than of {self.protocol} "
-                f"({first_difference(next(iter(own)), next(iter(others)))}): give the twin the same messages, or waive "
+                f"({first_difference(next(iter(protocol_traces)), next(iter(others)))}): give the twin the same messages, or waive "
                 "the rule 'trace' with a reason"
             )
 
@@ -296,11 +296,11 @@ def judge(
 
 
 def _is_itself(protocol: Protocol, twin: Protocol) -> bool:
-    here, there = (
+    first_code, second_code = (
         (run.func, run.args, tuple(run.keywords.items())) if isinstance(run, partial) else run
         for run in (protocol.run, twin.run)
     )
-    return bool(here == there)
+    return bool(first_code == second_code)
 
 
 def _require_maximal(probe: Probe, sees: Callable[[Party], bool]) -> None:
@@ -320,9 +320,9 @@ def _require_maximal(probe: Probe, sees: Callable[[Party], bool]) -> None:
         )
 
 
-def require_leakage(allowed: object, inputs: Inputs, own: NDArray[np.bool_]) -> None:
+def require_leakage(allowed: object, inputs: Inputs, is_own: NDArray[np.bool_]) -> None:
     """Refuses leakage that hands over every honest row as it is."""
-    honest = inputs[~own]
+    honest = inputs[~is_own]
     for array in _arrays(allowed):
         for rows in (inputs, honest):
             if rows.size and array.size == rows.size and np.array_equal(array.reshape(-1), rows.reshape(-1)):
@@ -373,7 +373,9 @@ def _same_batch(a: MessageBatch, b: MessageBatch) -> bool:
         return False
     if not (np.array_equal(a.senders, b.senders) and np.array_equal(a.receivers, b.receivers)):
         return False
-    here, there = a.fields or {}, b.fields or {}
-    return here.keys() == there.keys() and all(
-        here[name].dtype == there[name].dtype and here[name].tobytes() == there[name].tobytes() for name in here
+    first_fields, second_fields = a.fields or {}, b.fields or {}
+    return first_fields.keys() == second_fields.keys() and all(
+        first_fields[name].dtype == second_fields[name].dtype
+        and first_fields[name].tobytes() == second_fields[name].tobytes()
+        for name in first_fields
     )

@@ -23,7 +23,7 @@ def _step(kind: type[torch.optim.Optimizer]) -> Any:  # a function, see `_plain`
     return torch.no_grad()(_plain(kind.step))
 
 
-class _Uncompiled:
+class _Optimiser:
     """What all optimisers have in common, without the compiler."""
 
     add_param_group = _plain(torch.optim.Optimizer.add_param_group)
@@ -32,13 +32,13 @@ class _Uncompiled:
     load_state_dict = _plain(torch.optim.Optimizer.load_state_dict)
 
 
-class Adam(_Uncompiled, torch.optim.Adam):
+class Adam(_Optimiser, torch.optim.Adam):
     """`torch.optim.Adam`, with the same arguments; steps keep no graph, whatever `differentiable` is."""
 
     step = _step(torch.optim.Adam)
 
 
-class SGD(_Uncompiled, torch.optim.SGD):
+class SGD(_Optimiser, torch.optim.SGD):
     """`torch.optim.SGD`, with the same arguments; steps keep no graph, whatever `differentiable` is."""
 
     step = _step(torch.optim.SGD)

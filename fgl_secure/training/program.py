@@ -73,7 +73,7 @@ _Answer = Callable[[list[Call]], Sequence[Any]]
 """What every silo gets for a call that all have made."""
 
 
-class _Stopped(BaseException):  # no error: the work is not wanted any more
+class _StopThread(BaseException):  # no error: the work is not wanted any more
     """Ends a thread whose work is given up."""
 
 
@@ -134,7 +134,7 @@ class Strand(Generic[_Result]):
             if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 torch.cuda.synchronize()  # gives the thread the device's context, without which cuBLAS warns
             self._result.append(self._work(self._ask))
-        except _Stopped:
+        except _StopThread:
             return
         except BaseException as error:  # it is raised where the work was let go on
             self._error = error
@@ -152,7 +152,7 @@ class Strand(Generic[_Result]):
     def _wait(self) -> None:
         self._go.acquire()
         if self._stopped:
-            raise _Stopped
+            raise _StopThread
 
 
 def in_lockstep(works: Sequence[_Work[_Result]], answer: _Answer) -> list[_Result]:

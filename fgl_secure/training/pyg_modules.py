@@ -49,7 +49,7 @@ _Copy = Callable[[Any], nn.Parameter]
 """Given a parameter of a module, a copy as layers have it."""
 
 
-class _Called(TorchFunctionMode):
+class _CallRecorder(TorchFunctionMode):
     """Record which convolutions are entered and left, and rates of dropout, which is switched off."""
 
     def __init__(self, convolutions: Iterable[nn.Module]) -> None:
@@ -200,7 +200,7 @@ def _order(twin: nn.Module, width: int) -> tuple[list[str], float]:
     """Return the names of a module's convolutions as a call in training mode uses them, and the rate of dropout."""
     names = {part: name for name, part in twin.named_modules() if _is_served(part)}
     x, edges = _random_graph(width, *GRAPHS[0])
-    with _Called(names) as called:
+    with _CallRecorder(names) as called:
         trained = _output(twin.train(), x, edges)
     order = list(dict.fromkeys(item for item in called.calls if isinstance(item, nn.Module)))
     rates = [item for item in called.calls if isinstance(item, float)]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.errors import FieldRangeError, InputError
-from fgl_secure.protocols.coded_products.encoding import Encoded, FactorParts, ProductCode
+from fgl_secure.protocols.coded_products.encoding import EncodedFactors, FactorParts, ProductCode
 from fgl_secure.protocols.coded_products.parties import ProductDevices, ProductSilos
 from fgl_secure.protocols.coded_products.plan import ProductLayout
 from fgl_secure.protocols.coded_products.scheme import SumsProducts
@@ -75,7 +75,7 @@ class ProductCollective:
             [_in_parts(right) for right in rights],
         )
         static = self._check(one, other)
-        rows = Encoded(self.code, self._layout, one, other, static=not self.shared, shared=self._largest)
+        rows = EncodedFactors(self.code, self._layout, one, other, static=not self.shared, shared=self._largest)
         result = self._sum(rows, step, static, rows.largest_lefts)
         sums = zip(self._layout.products, self._layout.split(result), strict=True)
         return [self.code.of(product).decode(item) for product, item in sums]
@@ -110,7 +110,7 @@ class ProductCollective:
 
     def _sum(
         self,
-        rows: Integers | Encoded,
+        rows: Integers | EncodedFactors,
         step: Step,
         static: Mapping[int, bytes],
         largest: Sequence[NDArray[np.float64]],

@@ -263,7 +263,7 @@ class _Side:
         self.largest_units = np.rint(np.ldexp(largest, quantizer.fraction_bits))
 
 
-class Encoded:
+class EncodedFactors:
     """What devices share in one step, [n, static + fresh] or [n, fresh]; an array of integers where one is asked for.
 
     Args:

@@ -12,7 +12,7 @@ from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, 
 from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import device_shares, silo_decode
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
-from fgl_secure.protocols.coded_products.encoding import Encoded
+from fgl_secure.protocols.coded_products.encoding import EncodedFactors
 from fgl_secure.protocols.coded_products.plan import DIGEST_WORDS, LARGEST_BATCH, ProductPlan
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys
 from fgl_secure.protocols.relay_coded.silos import within
@@ -49,7 +49,7 @@ class ProductDevices(CheckpointedMachine):
         expanding = plan.relays[: cryptography.keys.expanded]
         self._agreement = SendersKeys(parties, expanding, cryptography.keys, self._wire, draws)
         self._due, self._shared_once = _NextAction.NOTHING, not plan.layout.static
-        self._rows: Array | Encoded = np.empty((0, 0), dtype=np.int64)
+        self._rows: Array | EncodedFactors = np.empty((0, 0), dtype=np.int64)
 
     @property
     def numbers_due(self) -> int:
@@ -57,7 +57,7 @@ class ProductDevices(CheckpointedMachine):
         layout = self._plan.layout
         return layout.fresh if self._shared_once else layout.static + layout.fresh
 
-    def begin(self, step: Step, rows: Array | Encoded | None = None) -> None:
+    def begin(self, step: Step, rows: Array | EncodedFactors | None = None) -> None:
         """See `SumMachine.begin`; rows are int64 or int32 [k, awaited], encoded or to be so when they are sent."""
         self._check_new(step)
         shape = (len(self.parties), self.numbers_due)

@@ -33,7 +33,7 @@ class _At(IntEnum):
     ANSWERED = 2
 
 
-class _Placed:
+class _ShareTable:
     """Shares that one relay holds, by device, in their place as soon as they arrive: they may fill half the memory.
 
     Attributes:
@@ -86,12 +86,12 @@ class RelayState:
 
     def __init__(self, party: int, place: int) -> None:
         self.party, self.place = party, place
-        self.once: _Placed | None = None
+        self.once: _ShareTable | None = None
         self.clear()
 
     def forget(self) -> None:
         """Forgets the shares of the step, of which nothing is told twice."""
-        self.fresh: _Placed | None = None
+        self.fresh: _ShareTable | None = None
         self.heard: dict[int, Flags] = {}
 
     def clear(self) -> None:
@@ -210,15 +210,15 @@ class ProductRelays(CheckpointedMachine):
             once.put(rows, [item[..., :static] for item in result[: len(once.values)]])
             result = [item[..., static:] if place < len(once.values) else item for place, item in enumerate(result)]
         elif relay.fresh is None and len(rows) == len(self._plan.grouping.row_owner):  # nothing else can come
-            relay.fresh = _Placed(self.now, np.ones(len(rows), dtype=np.bool_), tuple(result))
+            relay.fresh = _ShareTable(self.now, np.ones(len(rows), dtype=np.bool_), tuple(result))
             return
         relay.fresh = relay.fresh or self._nothing(relay, self._plan.layout.fresh)
         relay.fresh.put(rows, result)
 
-    def _nothing(self, relay: RelayState, width: int, index: Ids | None = None, *, once: bool = False) -> _Placed:
+    def _nothing(self, relay: RelayState, width: int, index: Ids | None = None, *, once: bool = False) -> _ShareTable:
         """Room for so many numbers of each device; none where the relay expands them."""
         room = () if self._expands(relay) else self._room(width, once=once)
-        return _Placed(self.now, np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_), room, index)
+        return _ShareTable(self.now, np.zeros(len(self._plan.grouping.row_owner), dtype=np.bool_), room, index)
 
     def _take_rosters(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -286,7 +286,7 @@ class ProductRelays(CheckpointedMachine):
         if due is not None:
             due.whole = True
 
-    def _expand(self, relay: RelayState, placed: _Placed, known: Flags, width: int, *, once: bool) -> None:
+    def _expand(self, relay: RelayState, placed: _ShareTable, known: Flags, width: int, *, once: bool) -> None:
         """Expands shares of known devices, where they are not so many that it is done whenever they are multiplied."""
         placed.there &= known
         n, rows = len(known), np.flatnonzero(placed.there)
@@ -396,7 +396,7 @@ class ProductRelays(CheckpointedMachine):
         numbers = len(rows) * sum(width for placed, width in sides if placed is not None and not placed.values)
         return np.array_split(rows, min(-(-numbers // LARGEST_BATCH), len(rows))) if numbers else [rows]
 
-    def _read(self, relay: RelayState, placed: _Placed, rows: Ids, width: int, *, once: bool) -> Residues:
+    def _read(self, relay: RelayState, placed: _ShareTable, rows: Ids, width: int, *, once: bool) -> Residues:
         """The shares of some devices by field."""
         if placed.values:
             return placed.of(rows)
@@ -450,11 +450,11 @@ class ProductRelays(CheckpointedMachine):
             relay.heard = {int(party): flags.astype(np.bool_) for party, flags in within("heard", own).items()}
             relay.fresh = relay.once = None
             if "fresh/there" in own:
-                relay.fresh = _Placed(self.now, *_unpack_residues("fresh", own))
+                relay.fresh = _ShareTable(self.now, *_unpack_residues("fresh", own))
             if "once/there" in own:
                 there, values = _unpack_residues("once", own)
                 step, whole = step_of(own["once step"][0]), bool(own["once whole"])
-                relay.once = _Placed(step, there, values, self._silo_by_silo, whole=whole)
+                relay.once = _ShareTable(step, there, values, self._silo_by_silo, whole=whole)
 
 
 def _pack_residues(lead: str, there: Array, values: Residues) -> dict[str, Array]:

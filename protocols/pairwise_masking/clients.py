@@ -97,7 +97,7 @@ class MaskingClients(DrawingClients):
 
     def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Answer]]:
         return {
-            Stage.DRAW: (self._hear_pledges, self._reveal),
+            Stage.DRAW: (self._receive_commitments, self._reveal),
             Stage.SHARES: (self._hear_keys, self._share),
             Stage.VECTORS: (self._hear_shares, self._hand_in),
             Stage.AGREEMENT: (self._hear_roster, self._agree),
@@ -123,7 +123,7 @@ class MaskingClients(DrawingClients):
     # ------------------------------------------------------------------------------------------- KEYS, DRAW and SHARES
     def _beside_keys(self, which: Ids) -> dict[str, Array]:
         """What a sparse graph needs."""
-        return {"pledge": stack_bytes([self._pledge(index) for index in which.tolist()])} if self._plan.sparse else {}
+        return {"pledge": stack_bytes([self._commit(index) for index in which.tolist()])} if self._plan.sparse else {}
 
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""

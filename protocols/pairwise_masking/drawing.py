@@ -109,7 +109,7 @@ MASK, SELF, SHARES = range(SEALING + 1, SEALING + 4)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pledges:
+class Commitments:
     """What clients have committed to before any of them reveals it: the nonces that a sparse graph is drawn from.
 
     Attributes:
@@ -145,7 +145,7 @@ class GraphSeed:
         nonces: uint8 [n, 32]; zeros for the others.
     """
 
-    pledges: Pledges
+    pledges: Commitments
     revealed: Flags
     keys: Bytes
     nonces: Bytes
@@ -180,12 +180,12 @@ class GraphSeed:
         """The first client of whom something is revealed that was not committed to."""
         made, entries = self.pledges.made, self.pledges.entries
         for v in np.flatnonzero(self.revealed).tolist():
-            entry = pledge_of(v, self.keys[v].tobytes(), self.nonces[v].tobytes())
+            entry = commitment_of(v, self.keys[v].tobytes(), self.nonces[v].tobytes())
             if not made[v] or entries[v].tobytes() != entry:
                 return v
         return None
 
-    def is_of(self, pledges: Pledges, revealed: Flags, keys: Bytes, nonces: Bytes) -> bool:
+    def is_of(self, pledges: Commitments, revealed: Flags, keys: Bytes, nonces: Bytes) -> bool:
         """Whether it is the draw from all of these; clients of one process look through one draw once."""
         return (
             pledges is self.pledges
@@ -210,7 +210,7 @@ def digest_of_keys(*keys: bytes) -> bytes:
     return hashlib.sha256(LABEL + b"public keys" + b"".join(keys)).digest()
 
 
-def pledge_of(place: int, keys: bytes, nonce: bytes) -> bytes:
+def commitment_of(place: int, keys: bytes, nonce: bytes) -> bytes:
     """A client's commitment to its nonce, which hides it, and to its keys.
 
     Args:
@@ -229,36 +229,36 @@ class DrawingClients(MaskedClients):
 
     def _clear(self) -> None:
         super()._clear()
-        self._seed, self._lists, self._last = b"", list[Pledges](), None
+        self._seed, self._lists, self._last = b"", list[Commitments](), None
         self._list_of = np.full(len(self.parties), -1, dtype=np.int64)
 
     _last: GraphSeed | None
 
-    def _pledges(self, index: int) -> Pledges:
+    def _commitments(self, index: int) -> Commitments:
         """What a client was told that all have committed to; the process keeps it once for all that were told alike."""
         which = int(self._list_of[index])
         if which >= 0:
             return self._lists[which]
         n = self.terms.n
-        return Pledges(np.zeros(n, dtype=np.bool_), np.zeros((n, COMMITMENT_BYTES), dtype=np.uint8))
+        return Commitments(np.zeros(n, dtype=np.bool_), np.zeros((n, COMMITMENT_BYTES), dtype=np.uint8))
 
-    def _keep_pledges(self, index: int, made: Flags, entries: Bytes) -> None:
+    def _keep_commitments(self, index: int, made: Flags, entries: Bytes) -> None:
         for which, known in enumerate(self._lists):
             if np.array_equal(made, known.made) and np.array_equal(entries, known.entries):
                 self._list_of[index] = which
                 return
         self._list_of[index] = len(self._lists)
-        self._lists.append(Pledges(made.copy(), entries.copy()))
+        self._lists.append(Commitments(made.copy(), entries.copy()))
 
     def _nonce(self, index: int) -> bytes:
         """What a client adds to the draw of a sparse graph: public once it is revealed, and used for nothing else."""
         secret, context = self._secrets[index, SHARES].tobytes(), self._plan.context(self.now)
         return self._crypto.derive_key(secret, context, KeyPurpose.NONCE, int(self.parties[index]))
 
-    def _pledge(self, index: int) -> bytes:
-        return pledge_of(int(self._places[index]), digest_of_keys(*self._public_keys(index)), self._nonce(index))
+    def _commit(self, index: int) -> bytes:
+        return commitment_of(int(self._places[index]), digest_of_keys(*self._public_keys(index)), self._nonce(index))
 
-    def _hear_pledges(self, messages: Messages) -> Hear:
+    def _receive_commitments(self, messages: Messages) -> Hear:
         """All commitments, a client's own among them: from now on it takes part in no draw from others."""
         n, least = self.terms.n, self.terms.threshold
         made, entries = flags_of(messages, "made", n), bytes_of(messages, "pledges", n, COMMITMENT_BYTES)
@@ -267,9 +267,9 @@ class DrawingClients(MaskedClients):
             place = int(self._places[at])
             if int(made[row].sum()) < least:
                 raise ProtocolError(f"a graph must be drawn by {least} clients; found {made[row].sum()}")
-            if not made[row, place] or entries[row, place].tobytes() != self._pledge(at):
+            if not made[row, place] or entries[row, place].tobytes() != self._commit(at):
                 raise ProtocolError(f"own commitment must come back as client {place} made it; it does not")
-            self._keep_pledges(at, made[row], entries[row])
+            self._keep_commitments(at, made[row], entries[row])
 
         return hear
 
@@ -287,7 +287,7 @@ class DrawingClients(MaskedClients):
         keys, nonces = (bytes_of(messages, name, n, COMMITMENT_BYTES) for name in ("digests", "nonces"))
 
         def read(row: int, at: int) -> GraphSeed:
-            pledges, told = self._pledges(at), (revealed[row], keys[row], nonces[row])
+            pledges, told = self._commitments(at), (revealed[row], keys[row], nonces[row])
             if self._last is None or not self._last.is_of(pledges, *told):
                 self._last = GraphSeed(pledges, *(item.copy() for item in told))
             draw = self._last
@@ -318,4 +318,4 @@ class DrawingClients(MaskedClients):
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._seed, self._list_of, self._last = arrays["seed"].tobytes(), arrays["list"], None
-        self._lists = [Pledges(*told) for told in zip(arrays["pledged"], arrays["pledges"], strict=True)]
+        self._lists = [Commitments(*told) for told in zip(arrays["pledged"], arrays["pledges"], strict=True)]

@@ -12,10 +12,10 @@ from fgl_secure.crypto.cryptography import Mask, Partner
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.pairwise_masking.drawing import (
     COMMITMENT_BYTES,
+    Commitments,
     GraphSeed,
-    Pledges,
+    commitment_of,
     digest_of_keys,
-    pledge_of,
 )
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest, request_of
@@ -126,7 +126,7 @@ class MaskingServer(AggregationServer):
         nonces = bytes_of(messages, "nonce", COMMITMENT_BYTES)
 
         def hear(row: int, client: int) -> None:
-            if pledge_of(client, self._digest_of(client), nonces[row].tobytes()) != self._pledges[client].tobytes():
+            if commitment_of(client, self._digest_of(client), nonces[row].tobytes()) != self._pledges[client].tobytes():
                 raise ProtocolError(f"client {client} must reveal what it committed to; it does not")
             self._nonces[client] = nonces[row]
 
@@ -170,7 +170,7 @@ class MaskingServer(AggregationServer):
         for client in np.flatnonzero(revealed).tolist():
             digests[client] = np.frombuffer(self._digest_of(client), dtype=np.uint8)
         draw = GraphSeed(
-            Pledges(self._pledged, self._pledges * self._pledged[:, None]), revealed, digests, self._nonces
+            Commitments(self._pledged, self._pledges * self._pledged[:, None]), revealed, digests, self._nonces
         )
         return draw.seed, {"revealed": revealed, "digests": digests, "nonces": self._nonces}
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
-from fgl_secure.protocols.hosting import Due, Hosted
+from fgl_secure.protocols.hosting import Due, HostedRoute
 from fgl_secure.protocols.stepwise import StepwiseMachine, SumTerms
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology, check_rows
 from fgl_secure.runtime import PAYLOAD, Direction, Messages, Phase, Step
@@ -183,10 +183,10 @@ class _Party(StepwiseMachine):
         super().__init__(parties, terms)
         topology = self._topology = terms.topology
         self._phase = Phase.VALUES if topology.name == NEIGHBOURS else Phase.VECTORS
-        self._parts = Hosted.both_ways(topology.grouping, parties, minimum, by_custodian=by_custodian)
+        self._parts = HostedRoute.both_ways(topology.grouping, parties, minimum, by_custodian=by_custodian)
 
     @property
-    def _part(self) -> Hosted:
+    def _part(self) -> HostedRoute:
         return self._parts[self.now.direction]
 
     def begin(self, step: Step, rows: Array | None = None) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fgl_secure.coins import distinct_elements
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError
-from fgl_secure.protocols.hosting import Due, Hosted
+from fgl_secure.protocols.hosting import Due, HostedRoute
 from fgl_secure.protocols.secmp.setting import (
     NEVER,
     Mu,
@@ -49,7 +49,7 @@ class SecMPDevices(StepwiseMachine):
     def __init__(self, parties: Ids, setting: SecMPSetting) -> None:
         super().__init__(parties, setting.terms)
         self._setting, self._axis = setting, len(setting.tapes)
-        self._parts = {way: Hosted.of(route, parties) for way, route in setting.routes.items()}
+        self._parts = {way: HostedRoute.of(route, parties) for way, route in setting.routes.items()}
         self._silo_of = {way: np.searchsorted(setting.silos, part.custodians) for way, part in self._parts.items()}
         self._answers = {way: _answers(route.way, self._parts[way]) for way, route in setting.routes.items()}
         self._kept[ROUNDS] = np.full(2, NEVER)
@@ -109,7 +109,7 @@ class SecMPDevices(StepwiseMachine):
         return self._kept.get(SUMS)
 
     @property
-    def _part(self) -> Hosted:
+    def _part(self) -> HostedRoute:
         return self._parts[self.now.direction]
 
     def _fetching(self) -> bool:
@@ -208,7 +208,7 @@ class SecMPDevices(StepwiseMachine):
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: payload}, self._axis)
 
 
-def _answers(way: Grouping, part: Hosted) -> Due:
+def _answers(way: Grouping, part: HostedRoute) -> Due:
     """What comes from the silos of hosted groups that somebody sends to."""
     groups = part.groups[part.asking]
     return Due(way.group_custodian[groups], way.group_owner[groups])

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fgl_secure.auditing.plan import AuditPlan
-from fgl_secure.auditing.train import Trained
+from fgl_secure.auditing.train import TrainedRun
 from fgl_secure.auditing.wording import Score
 from fgl_secure.cli.printing import describe
 from fgl_secure.methods import FedVN
@@ -23,7 +23,7 @@ def plan_of(score: Score) -> AuditPlan:
 def test_accuracies_are_percent() -> None:
     """Shares are printed in percent, and stand under a key of their name."""
     plan = plan_of(Score.ACCURACY)
-    done = Trained(plan, "plaintext", RESULT, None)
+    done = TrainedRun(plan, "plaintext", RESULT, None)
     text = describe(done)
     assert "test accuracy  82.69% mean of" in text
     assert "90.00%  not measured" in text
@@ -33,7 +33,7 @@ def test_accuracies_are_percent() -> None:
 def test_errors_are_no_percent() -> None:
     """Mean absolute errors are in the unit of the targets, and called what they are."""
     plan = plan_of(Score.ABSOLUTE_ERROR)
-    done = Trained(plan, "plaintext", RESULT, None)
+    done = TrainedRun(plan, "plaintext", RESULT, None)
     text = describe(done)
     assert "test error     0.8269 mean of" in text
     assert "0.9  not measured" in text

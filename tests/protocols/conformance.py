@@ -34,7 +34,7 @@ from fgl_secure.runtime import (
     Role,
     Step,
     Strength,
-    Tampered,
+    TamperedBatch,
     Transcript,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
@@ -244,11 +244,11 @@ def doubling(phase: Phase, modulus: int | None) -> Tamper:
     def twice(value: NDArray[Any]) -> NDArray[Any]:
         return value * 2 if modulus is None else (value.astype(np.int64) * 2 % modulus).astype(value.dtype)
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         if messages.phase is not phase:
             return None
         carried = (PAYLOAD, "share")
         fields = {name: twice(value) if name in carried else value for name, value in messages.fields.items()}
-        return Tampered(np.arange(len(messages)), fields)
+        return TamperedBatch(np.arange(len(messages)), fields)
 
     return tamper

@@ -25,7 +25,7 @@ from fgl_secure.dp import (
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.perturbed import PerturbedScheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
@@ -99,7 +99,7 @@ def noisy(**changes: object) -> Perturbation:
 class TestOverPlaintext(SchemeConformance):
     """Without noise the wrapper is the inner scheme, but for the grid."""
 
-    scheme: ClassVar[Scheme] = Perturbed(Plaintext(), silent())
+    scheme: ClassVar[Scheme] = PerturbedScheme(Plaintext(), silent())
     lossy_phase = Phase.VALUES
 
     def allowed_error(self, grouping: Grouping) -> float:
@@ -122,7 +122,9 @@ def test_sums_hold_one_fresh_share_a_message(
     settings, channel = noisy(), channel_of(case.directory)
     way = along(case.grouping, direction)
     values = np.array(data.draw(st.lists(st.floats(-3, 3), min_size=len(way.row_owner), max_size=len(way.row_owner))))
-    sums = opened(Perturbed(inner, settings), channel, case.grouping, 1).sum(values[:, None], Step(0, 0, direction))
+    sums = opened(PerturbedScheme(inner, settings), channel, case.grouping, 1).sum(
+        values[:, None], Step(0, 0, direction)
+    )
     (drawn,) = (batch for batch in channel.transcript.private if batch.kind is Private.COINS and batch.name == "noise")
     assert np.array_equal(drawn.owners, way.row_owner[way.source])
     exact = np.zeros((len(way.group_owner), 1), dtype=np.int64)
@@ -135,7 +137,7 @@ def test_sums_hold_one_fresh_share_a_message(
 def test_relays_sum_noisy_rows_in_both_passes(profile: Profile) -> None:
     """Over relays that answer groups of 3 and more, both passes are exact and single neighbours stay unanswered."""
     settings = noisy(honest=3)
-    scheme = Perturbed(RelayCoded(bound=settings.largest, profile=profile), settings)
+    scheme = PerturbedScheme(RelayCoded(bound=settings.largest, profile=profile), settings)
     directory, everyone = Directory.hierarchy(1, 7, scheme.helpers[Role.RELAY]), np.arange(7)
     ring = np.concatenate([everyone[:5]] * 4)
     around = (ring + np.repeat([1, 2, 3, 4], 5)) % 5  # five devices that all know each other, and a pair
@@ -160,7 +162,7 @@ def test_groups_below_the_inner_minimum_stay_unanswered(step: Step) -> None:
     inner = Plaintext(minimum_group=2)
     plain, wrapped = (
         opened(scheme, channel_of(case.directory), case.grouping, 1).sum(np.ones((4, 1)), step)
-        for scheme in (inner, Perturbed(inner, silent()))
+        for scheme in (inner, PerturbedScheme(inner, silent()))
     )
     assert np.array_equal(plain, wrapped)
     assert plain[:, 0].tolist() == ([0, 0, 2, 0] if step is FORWARD else [0, 0, 0, 0])
@@ -182,7 +184,9 @@ def test_noise_of_a_sum_has_the_calibrated_variance(honest: int) -> None:
     """Sums of as many messages as shares have the variance sigma^2, within 5 standard errors."""
     case, settings = star(honest, 2000), noisy(honest=honest)
     values = np.zeros((len(case.grouping.row_owner), 3))
-    sums = opened(Perturbed(Plaintext(), settings), channel_of(case.directory), case.grouping, 3).sum(values, FORWARD)
+    sums = opened(PerturbedScheme(Plaintext(), settings), channel_of(case.directory), case.grouping, 3).sum(
+        values, FORWARD
+    )
     assert sums.var() / settings.sigma**2 == pytest.approx(1, abs=5 * (2 / sums.size) ** 0.5)
     assert np.abs(np.corrcoef(sums.T) - np.eye(3)).max() < 0.12
 
@@ -194,7 +198,7 @@ def test_drop_outs_leave_no_sum_with_too_little_noise(profile: Profile, clique: 
     Cliques lose nobody, one or two of them; 600 numbers and more a figure tell a third of a variance from all of it.
     """
     settings, cliques = noisy(honest=3), 300
-    scheme = Perturbed(RelayCoded(bound=settings.largest, profile=profile), settings)
+    scheme = PerturbedScheme(RelayCoded(bound=settings.largest, profile=profile), settings)
     n, everyone = cliques * clique, np.arange(cliques * clique)
     offsets = np.repeat(np.arange(1, clique), n)
     source = np.tile(everyone, clique - 1)
@@ -225,7 +229,7 @@ def test_every_message_of_one_row_has_noise_of_its_own() -> None:
     """Two neighbours of one sender see different noise, and so do two rounds: nothing cancels."""
     case = triangle()
     two = replace(case.grouping, source=np.array([0, 0]), target=np.array([1, 2]))
-    session = opened(Perturbed(Plaintext(), noisy()), channel_of(case.directory), two, 3)
+    session = opened(PerturbedScheme(Plaintext(), noisy()), channel_of(case.directory), two, 3)
     first, second = (session.sum(np.zeros((4, 3)), Step(number)) for number in (0, 1))
     noise = np.concatenate([first[1:3], second[1:3]])
     assert len(np.unique(noise, axis=0)) == 4
@@ -238,7 +242,7 @@ def test_noise_comes_from_the_coins_of_whoever_adds_it() -> None:
     sums = []
     for seed in (0, 0, 1):
         channel = Channel(case.directory, SimulationCoins(seed), Recording.everything())
-        session = opened(Perturbed(Plaintext(), noisy(width=width)), channel, case.grouping, width)
+        session = opened(PerturbedScheme(Plaintext(), noisy(width=width)), channel, case.grouping, width)
         sums.append(session.sum(np.zeros((4, width)), Step(0)))
     assert np.array_equal(sums[0], sums[1])
     reached = np.bincount(case.grouping.target, minlength=4) > 0
@@ -248,7 +252,7 @@ def test_noise_comes_from_the_coins_of_whoever_adds_it() -> None:
 def test_nothing_is_sent_beyond_the_budget() -> None:
     """The release after the last raises before a message, a coin or a note, and so does every later one."""
     case, channel = triangle(), channel_of(triangle().directory)
-    session = opened(Perturbed(Plaintext(), noisy()), channel, case.grouping, 1)
+    session = opened(PerturbedScheme(Plaintext(), noisy()), channel, case.grouping, 1)
     for number in range(TARGET.releases):
         session.sum(np.ones((4, 1)), Step(number, 0, list(Direction)[number % 2]))
     before = len(channel.transcript.messages), len(channel.transcript.private)
@@ -261,7 +265,7 @@ def test_nothing_is_sent_beyond_the_budget() -> None:
 def test_refused_values_cost_nothing() -> None:
     """Values that are not finite or too wide raise without a release being counted."""
     case = triangle()
-    session = opened(Perturbed(Plaintext(), noisy(width=1)), channel_of(case.directory), case.grouping, 1)
+    session = opened(PerturbedScheme(Plaintext(), noisy(width=1)), channel_of(case.directory), case.grouping, 1)
     for bad in (np.full((4, 1), np.nan), np.ones((4, 2))):
         for number in range(TARGET.releases + 1):
             with pytest.raises(InputError, check=about("values")):
@@ -273,7 +277,7 @@ def test_senders_beyond_the_cap_are_refused_in_both_passes() -> None:
     """A device with three messages in either pass is refused under a cap of two, before anything is sent."""
     case = star(3, 1)
     target = replace(TARGET, relation=Relation(Unit.NODE, 2))
-    scheme = Perturbed(Plaintext(), Perturbation.calibrate(target, clip=1.0, width=1, honest=1))
+    scheme = PerturbedScheme(Plaintext(), Perturbation.calibrate(target, clip=1.0, width=1, honest=1))
     for grouping in (case.grouping, case.grouping.reverse()):
         with pytest.raises(InputError, check=about("messages of one device in one pass")):
             opened(scheme, channel_of(case.directory), grouping, 1)
@@ -284,14 +288,14 @@ def test_inner_schemes_must_hold_noisy_rows_as_they_are() -> None:
     case, settings = triangle(), noisy()
     too_coarse = SecretMessagePassing(bound=64.0, fraction_bits=settings.fraction_bits - 1)
     with pytest.raises(InputError, check=about("fraction_bits of the inner scheme")):
-        opened(Perturbed(too_coarse, settings), channel_of(case.directory), case.grouping, 1)
+        opened(PerturbedScheme(too_coarse, settings), channel_of(case.directory), case.grouping, 1)
     too_small = SecretMessagePassing(bound=settings.largest * 0.99)
     with pytest.raises(FieldRangeError, check=about("bound of the inner scheme")):
-        opened(Perturbed(too_small, settings), channel_of(case.directory), case.grouping, 1)
+        opened(PerturbedScheme(too_small, settings), channel_of(case.directory), case.grouping, 1)
     exactly = SecretMessagePassing(bound=settings.largest)
-    opened(Perturbed(exactly, settings), channel_of(case.directory), case.grouping, 1)
+    opened(PerturbedScheme(exactly, settings), channel_of(case.directory), case.grouping, 1)
     with pytest.raises(InputError, check=about("width")):
-        opened(Perturbed(Plaintext(), settings), channel_of(case.directory), case.grouping, 4)
+        opened(PerturbedScheme(Plaintext(), settings), channel_of(case.directory), case.grouping, 4)
 
 
 @pytest.mark.parametrize("inner", INNER)
@@ -299,7 +303,7 @@ def test_truth_is_the_rows_without_noise(inner: Scheme) -> None:
     """Attacks are scored on what devices wanted to hide, in the encoding of the scheme, not on their noisy rows."""
     graph = two_communities()
     settings = noisy(width=8)
-    scheme = Perturbed(inner, settings)
+    scheme = PerturbedScheme(inner, settings)
     channel = channel_of(Directory.hierarchy(graph.num_silos, graph.num_devices))
     values = np.random.default_rng(0).normal(size=(graph.num_devices, 8)) / 4
     exchange(graph, scheme, channel, values, both_ways=True)
@@ -318,7 +322,7 @@ def test_views_show_their_owners_noise_and_no_secret() -> None:
     """A device knows the noise that it drew and no one else's; side by side no rows are shown, noisy ones neither."""
     case = triangle()
     channel = channel_of(case.directory)
-    opened(Perturbed(Plaintext(), noisy()), channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
+    opened(PerturbedScheme(Plaintext(), noisy()), channel, case.grouping, 1).sum(np.ones((4, 1)), FORWARD)
     (own,) = channel.transcript.view([Party(Role.DEVICE, 0)]).own("noise")
     assert (own.owners == case.directory.id_of(Party(Role.DEVICE, 0))).all()
     assert channel.transcript.views(Role.DEVICE).own("values") == ()
@@ -344,12 +348,12 @@ def claimed(scheme: Scheme) -> Claim:
 
 def test_claim_over_a_scheme_that_hides_messages() -> None:
     """All shares count, and of a sum's senders those beyond the honest ones may collude with its target."""
-    promise = claimed(Perturbed(Hiding(), noisy(honest=4))).guarantees[-1]
+    promise = claimed(PerturbedScheme(Hiding(), noisy(honest=4))).guarantees[-1]
     assert "4 of 4 shares" in promise.statement
     assert promise.covers({Role.DEVICE: 3, Role.SILO: 5, Role.RELAY: 1})
     for too_many in ({Role.DEVICE: 4}, {Role.RELAY: 2}, {Role.SERVER: 1}):
         assert not promise.covers(too_many)
-    short = Perturbed(Hiding(minimum_group=3), noisy(honest=4))
+    short = PerturbedScheme(Hiding(minimum_group=3), noisy(honest=4))
     assert short.shares == 3
     assert not claimed(short).guarantees[-1].covers({Role.DEVICE: 2})
 
@@ -357,7 +361,7 @@ def test_claim_over_a_scheme_that_hides_messages() -> None:
 def test_claim_states_what_is_really_seen() -> None:
     """Over a scheme that shows single messages only one share of four counts, and the stated epsilon is larger."""
     settings = noisy(honest=4)
-    local = Perturbed(Plaintext(minimum_group=4), settings)
+    local = PerturbedScheme(Plaintext(minimum_group=4), settings)
     (promise,) = claimed(local).guarantees
     assert local.shares == 1
     assert promise.strength is Strength.DIFFERENTIAL_PRIVACY
@@ -370,7 +374,7 @@ def test_claim_states_what_is_really_seen() -> None:
 
 def test_other_rows_pass_without_noise() -> None:
     """What is not a neighbour's row goes to the inner scheme as it is, and costs nothing."""
-    scheme, topology = Perturbed(Plaintext(), noisy()), Topology.example(MEMBERS)
+    scheme, topology = PerturbedScheme(Plaintext(), noisy()), Topology.example(MEMBERS)
     channel = channel_of(Directory.hierarchy(3, 3))
     collective = Collective(scheme, topology, channel)
     for number in range(TARGET.releases + 2):
@@ -385,7 +389,7 @@ def test_the_budget_is_part_of_the_state(data: st.DataObject, case: Parties) -> 
     that is written and read spends nothing twice.
     """
     width, settings = 2, silent()
-    topology, scheme = Topology(NEIGHBOURS, case.grouping, width), Perturbed(Plaintext(), settings)
+    topology, scheme = Topology(NEIGHBOURS, case.grouping, width), PerturbedScheme(Plaintext(), settings)
     apart = Processes(scheme, topology, case.directory)
     encoding = scheme.encoding(topology)
     assert encoding is not None

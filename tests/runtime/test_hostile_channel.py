@@ -18,7 +18,7 @@ from fgl_secure.runtime import (
     Recording,
     Role,
     Step,
-    Tampered,
+    TamperedBatch,
 )
 
 PARTIES = Directory.hierarchy(1, 4, 2)
@@ -26,7 +26,7 @@ DEVICES, RELAYS = PARTIES.ids(Role.DEVICE), PARTIES.ids(Role.RELAY)
 STEP = Step(0)
 
 
-def deliver(tampered: Tampered | None, arrives: Sequence[bool] | None = None) -> tuple[Delivery, Channel]:
+def deliver(tampered: TamperedBatch | None, arrives: Sequence[bool] | None = None) -> tuple[Delivery, Channel]:
     """Four numbered messages over a network that tampers with them."""
     loss = None if arrives is None else (lambda *_: np.array(arrives))
     channel = Channel(PARTIES, SimulationCoins(0), Recording.everything(), loss, lambda *_: tampered)
@@ -41,7 +41,7 @@ def numbered(rows: Sequence[int]) -> NDArray[np.int64]:
 @given(st.lists(st.integers(0, 3), max_size=8), st.booleans())
 def test_messages_arrive_as_often_and_in_the_order_that_the_network_says(rows: list[int], by_network: bool) -> None:
     """Repeats and new orders keep each message's ends; delivery and record hold what arrived, and all is genuine."""
-    tampered = Tampered.of_payload(np.array(rows, dtype=np.int64), numbered(rows), by_network=by_network)
+    tampered = TamperedBatch.of_payload(np.array(rows, dtype=np.int64), numbered(rows), by_network=by_network)
     delivery, channel = deliver(tampered)
     assert delivery.senders.tolist() == DEVICES[rows].tolist()
     assert delivery.receivers.tolist() == DEVICES[::-1][rows].tolist()
@@ -57,11 +57,11 @@ def test_authentication_tells_which_messages_were_changed(rows: list[int], data:
     """A message that the network changed is not genuine and all others are; what its sender changed is genuine."""
     wrong = np.array(data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows))), dtype=np.bool_)
     payload = numbered(rows) + wrong[:, None]
-    delivery, _ = deliver(Tampered.of_payload(np.array(rows, dtype=np.int64), payload, by_network=True))
+    delivery, _ = deliver(TamperedBatch.of_payload(np.array(rows, dtype=np.int64), payload, by_network=True))
     assert delivery.genuine is not None
     assert delivery.genuine.tolist() == (~wrong).tolist()
     assert np.array_equal(delivery.payload, payload)
-    assert deliver(Tampered.of_payload(np.array(rows, dtype=np.int64), payload))[0].genuine is None
+    assert deliver(TamperedBatch.of_payload(np.array(rows, dtype=np.int64), payload))[0].genuine is None
 
 
 def test_authentication_looks_at_every_tape_and_coordinate() -> None:
@@ -69,7 +69,7 @@ def test_authentication_looks_at_every_tape_and_coordinate() -> None:
     payload = np.zeros((9, 2, 3), dtype=np.int64)
     other = payload.copy()
     other[4, 1, 2] = 1
-    tampered = Tampered.of_payload(np.arange(2), other, by_network=True)
+    tampered = TamperedBatch.of_payload(np.arange(2), other, by_network=True)
     channel = Channel(PARTIES, TapeCoins(3, 2), tamper=lambda *_: tampered)
     delivery = channel.send(Phase.SHARES, STEP, DEVICES[:2], DEVICES[:2], payload)
     assert delivery.genuine is not None
@@ -78,14 +78,14 @@ def test_authentication_looks_at_every_tape_and_coordinate() -> None:
 
 def test_sizes_say_what_was_cut() -> None:
     """Bytes that arrived of each message reach the receiver, who may refuse them."""
-    delivery, _ = deliver(Tampered.of_payload(np.arange(4), numbered(range(4)), np.array([8, 7, 8, 0])))
+    delivery, _ = deliver(TamperedBatch.of_payload(np.arange(4), numbered(range(4)), np.array([8, 7, 8, 0])))
     assert delivery.sizes is not None
     assert delivery.sizes.tolist() == [8, 7, 8, 0]
 
 
 def test_the_record_cannot_be_changed_by_the_network_later() -> None:
     """What a network keeps and writes into afterwards changes neither delivery nor record."""
-    tampered = Tampered.of_payload(np.arange(4), numbered(range(4)))
+    tampered = TamperedBatch.of_payload(np.arange(4), numbered(range(4)))
     delivery, channel = deliver(tampered)
     tampered.payload.flags.writeable = True
     tampered.payload[...] = -1

@@ -26,7 +26,7 @@ RATE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedModel:
     """What a silo has after training.
 
     Attributes:
@@ -45,7 +45,7 @@ def initial() -> Arrays:
     return _arrays(_model())
 
 
-def train(arrays: Mapping[str, NDArray[Any]], silo: int, silos: int) -> Trained:
+def train(arrays: Mapping[str, NDArray[Any]], silo: int, silos: int) -> TrainedModel:
     """Trains on the part of the graph that a silo has: its own nodes, and edges between them.
 
     Args:
@@ -64,7 +64,7 @@ def train(arrays: Mapping[str, NDArray[Any]], silo: int, silos: int) -> Trained:
         loss = torch.nn.functional.cross_entropy(model(x, edges), y)
         loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
-    return Trained(_arrays(model), loss.item(), len(y))
+    return TrainedModel(_arrays(model), loss.item(), len(y))
 
 
 def accuracy(arrays: Mapping[str, NDArray[Any]]) -> float:

@@ -14,7 +14,7 @@ from fgl_secure.attacks.base import DataSecret
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.method import AuditRequest
 from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
-from fgl_secure.auditing.privacy_cost import CANARIES, Measured, PrivacyCost
+from fgl_secure.auditing.privacy_cost import CANARIES, MeasuredEpsilon, PrivacyCost
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import grid_rows
@@ -76,7 +76,7 @@ def _private(noise: DistributedNoise) -> Guarantee:
     )
 
 
-def _measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Measured:
+def _measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> MeasuredEpsilon:
     """Plays canaries against the noise of all rounds and says what they rule out.
 
     A canary is a client that sends C e_1 in every round, with the sign changed from round to round, into sums of as
@@ -94,7 +94,7 @@ def _measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Mea
         return result
 
     bound = gaussian_bound(scores(int(canary[0, 0])), scores(0), delta=noise.delta)
-    return Measured(noise.epsilon, "privacy loss distributions", bound)
+    return MeasuredEpsilon(noise.epsilon, "privacy loss distributions", bound)
 
 
 DELTA = 1e-5

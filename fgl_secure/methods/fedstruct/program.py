@@ -100,7 +100,7 @@ class FedStructTask:
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class Given:
+class SimulatedInputs:
     """What a client need not find out, in simulations that have the whole graph.
 
     Attributes:
@@ -140,11 +140,11 @@ class FedStructClient(TrainingRounds):
         task: FedStructTask,
         *,
         device: torch.device | None = None,
-        given: Given | None = None,
+        given: SimulatedInputs | None = None,
     ) -> None:
         super().__init__(talk, task.preset.epochs, task.preset.selection, None)
         self._task, self._preset, self._device = task, task.preset, device or torch.device("cpu")
-        self._given = given or Given()
+        self._given = given or SimulatedInputs()
         if not isinstance(task.exchange, NoExchange) and talk.silo.facts.silos < 2:
             raise InputError(
                 f"silos must be at least 2, or there is nobody to exchange with; found {talk.silo.facts.silos}"
@@ -370,7 +370,7 @@ def clients_of(
     task: FedStructTask,
     *,
     device: torch.device | None = None,
-    given: Callable[[Silo], Given] | None = None,
+    given: Callable[[Silo], SimulatedInputs] | None = None,
     shown: Shown | None = None,
     kind: Callable[..., FedStructClient] = FedStructClient,
 ) -> Job:
@@ -421,9 +421,9 @@ def _shares_of(graph: FederatedGraph, task: FedStructTask) -> tuple[Silo, ...]:
     return tuple(replace(silo, own={PUBLISHED: table[silo.nodes]}) for silo in shares)
 
 
-def published_inputs(silo: Silo) -> Given:
+def published_inputs(silo: Silo) -> SimulatedInputs:
     """What a client's share has of what it could not compute."""
-    return Given(features=silo.own[PUBLISHED]) if PUBLISHED in silo.own else Given()
+    return SimulatedInputs(features=silo.own[PUBLISHED]) if PUBLISHED in silo.own else SimulatedInputs()
 
 
 def client_features(graph: FederatedGraph, preset: FedStructPreset, name: str, seed: int) -> Table:

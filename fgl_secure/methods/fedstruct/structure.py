@@ -212,7 +212,7 @@ class Hopwise(StructureEmbedding):
         """As many rounds of messages along the edges that cross clients as there are hops."""
         z, total = embeddings, None if self._betas is None else self._betas[0] * embeddings
         for hop in range(self._hops):
-            sent: torch.Tensor = _Noted.apply(z, self, hop)  # type: ignore[no-untyped-call]
+            sent: torch.Tensor = _GradientTap.apply(z, self, hop)  # type: ignore[no-untyped-call]
             self.note(OWN_HOP_ROWS, hop, z)
             carry = z if total is None else torch.cat([z, total], dim=1)
             carried, foreign = self._talk.neighbours(sent, carry=carry, layer=hop)
@@ -235,7 +235,7 @@ def _by_node(nodes: Array, rows: torch.Tensor) -> Array:
     return np.column_stack([nodes, rows.detach().cpu().numpy().astype(np.float64)])
 
 
-class _Noted(torch.autograd.Function):
+class _GradientTap(torch.autograd.Function):
     """Lets rows through, and has what comes back to them from other clients taken down."""
 
     @staticmethod

@@ -31,7 +31,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.hifgl.program import exchange
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, Tampered, Transcript
+from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, TamperedBatch, Transcript
 from fgl_secure.runtime.channel import RecordingLevel
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parties import hierarchy_of, neighbour_sums, note_membership
@@ -99,7 +99,7 @@ class Deviation:
     chosen: Ids = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     codes: NDArray[Any] | None = None
 
-    def __call__(self, messages: Messages) -> Tampered | None:
+    def __call__(self, messages: Messages) -> TamperedBatch | None:
         """Remembers codes, and puts those of one neighbour in the place of aggregates."""
         phase, senders, receivers = messages.phase, messages.senders, messages.receivers
         if phase is Phase.CODES:
@@ -115,7 +115,7 @@ class Deviation:
             return None
         sent = messages[PAYLOAD].copy()
         sent[np.searchsorted(senders, self.devices)] = self.codes
-        return Tampered.of_payload(np.arange(len(senders)), sent)
+        return TamperedBatch.of_payload(np.arange(len(senders)), sent)
 
 
 SMALL_FIELD = 31

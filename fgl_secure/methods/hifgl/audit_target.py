@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 from fgl_secure.auditing import privacy_cost
 from fgl_secure.auditing.method import AuditRequest
 from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
-from fgl_secure.auditing.privacy_cost import Measured, PrivacyCost
+from fgl_secure.auditing.privacy_cost import MeasuredEpsilon, PrivacyCost
 from fgl_secure.auditing.programs import claim_of, fill_schemes, in_the_clear, name_of, named_rows
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import Coins, SimulationCoins
@@ -32,7 +32,7 @@ from fgl_secure.methods.hifgl.audit_runs import (
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.perturbed import Perturbed, hidden_messages
+from fgl_secure.protocols.perturbed import PerturbedScheme, hidden_messages
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
 from fgl_secure.runtime import Channel, Claim, Directory, Role, Step
@@ -93,7 +93,7 @@ class _Stars:
         return Grouping(devices, owners, source, target, custodians, custodians[:targets])
 
 
-def canary_scores(scheme: Perturbed, coins: Coins, *, stars: int) -> _CanaryScores:
+def canary_scores(scheme: PerturbedScheme, coins: Coins, *, stars: int) -> _CanaryScores:
     """Runs all releases of the scheme's target on disjoint stars and scores what each star's targets decode.
 
     Every second star carries a canary: its sender sends C e_1, with the sign changed from release to release, to as
@@ -130,7 +130,7 @@ def releases(preset: Preset, rounds: int) -> int:
     return preset.static_first_layer + rounds * passes * changing + changing
 
 
-def perturb_scheme(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: FederatedGraph) -> Perturbed:
+def perturb_scheme(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, graph: FederatedGraph) -> PerturbedScheme:
     """A scheme with noise for a choice.
 
     Raises:
@@ -148,15 +148,15 @@ def perturb_scheme(scheme: Scheme, choice: EmbeddingPrivacy, preset: Preset, gra
     bound = getattr(scheme, "bound", None) if "bound" in scheme.parameters else None
     if bound is not None and bound < settings.largest:
         scheme = replace(scheme, bound=settings.largest)  # type: ignore[type-var]  # schemes are dataclasses
-    return Perturbed(scheme, settings)
+    return PerturbedScheme(scheme, settings)
 
 
-def measure_epsilon(scheme: Perturbed, seed: int) -> Measured:
+def measure_epsilon(scheme: PerturbedScheme, seed: int) -> MeasuredEpsilon:
     """Plays canaries against a scheme and says what they rule out."""
     settings = scheme.settings
     scores = canary_scores(scheme, SimulationCoins(seed), stars=2 * privacy_cost.CANARIES)
     bound = gaussian_bound(scores.present, scores.absent, delta=settings.target.delta)
-    return Measured(settings.epsilon(scheme.shares), "privacy loss distributions", bound)
+    return MeasuredEpsilon(settings.epsilon(scheme.shares), "privacy loss distributions", bound)
 
 
 NOTES = (
@@ -173,7 +173,9 @@ PERTURBED_NOTE = (
 )
 
 
-def measure_perturbation(local: LocalPerturbation, width: int, devices: int, seed: int) -> tuple[Measured, float]:
+def measure_perturbation(
+    local: LocalPerturbation, width: int, devices: int, seed: int
+) -> tuple[MeasuredEpsilon, float]:
     """Perturb two feature vectors that differ most, and return the claim with a lower bound, and its delta.
 
     Args:
@@ -193,9 +195,9 @@ def measure_perturbation(local: LocalPerturbation, width: int, devices: int, see
     absent, present = perturb_copies(low), perturb_copies(high)
     scores = [np.concatenate([lot.rows.sum(axis=1) for lot in lots])[:count] for lots in (present, absent)]
     if local.has_range:
-        return Measured(local.epsilon, "randomised response", classic_bound(*scores, delta=0.0)), 0.0
+        return MeasuredEpsilon(local.epsilon, "randomised response", classic_bound(*scores, delta=0.0)), 0.0
     delta = present[0].delta
-    return Measured(local.epsilon, "privacy loss distributions", gaussian_bound(*scores, delta=delta)), delta
+    return MeasuredEpsilon(local.epsilon, "privacy loss distributions", gaussian_bound(*scores, delta=delta)), delta
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -212,7 +214,7 @@ class HiFGLSubject(Subject):
     method: HiFGL
     preset: Preset
     heard: FederatedGraph
-    noisy: Perturbed | None = None
+    noisy: PerturbedScheme | None = None
     read: frozenset[str] = SCENARIOS
     redealt: FederatedGraph | None = None
 

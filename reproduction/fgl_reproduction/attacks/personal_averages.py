@@ -73,7 +73,7 @@ class AverageRules:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Told:
+class ReceivedModels:
     """What one client was told in the round.
 
     Attributes:
@@ -95,7 +95,7 @@ class Told:
     total: Ids | None
 
 
-def told_to_clients(view: View) -> Iterator[Told]:
+def told_to_clients(view: View) -> Iterator[ReceivedModels]:
     """What every client was told in the first round, client by client; those that told nothing are left out."""
     embeddings, terms = (
         [batch for batch in view.messages(phase, round=0) if not batch.step.evaluation]
@@ -105,7 +105,9 @@ def told_to_clients(view: View) -> Iterator[Told]:
         own, total = (_own(view, name, party) for name in (OWN_EMBEDDING, WEIGHTED_SUM))
         if own is not None:
             received, got = (_of_others(view, batches, party) for batches in (embeddings, terms))
-            yield Told(client, received[0], received[1].astype(np.float64), own.astype(np.float64), *got, total)
+            yield ReceivedModels(
+                client, received[0], received[1].astype(np.float64), own.astype(np.float64), *got, total
+            )
 
 
 def _own(view: View, name: str, party: int) -> NDArray[Any] | None:
@@ -178,7 +180,7 @@ def guessed_models(view: View, rules: AverageRules) -> GuessedModels | None:
     return GuessedModels(observers, np.concatenate(others), np.concatenate(models), rules.start)
 
 
-def _models_of(told: Told, rules: AverageRules) -> tuple[Ids, Floats]:
+def _models_of(told: ReceivedModels, rules: AverageRules) -> tuple[Ids, Floats]:
     """Of which other clients, int64 [k], and their models float64 [k, P]; it takes all embeddings to know a weight."""
     weights = rules.weights(told.own, told.embeddings)
     if len(told.senders):

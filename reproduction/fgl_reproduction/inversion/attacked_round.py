@@ -14,7 +14,7 @@ from fgl_reproduction.inversion.scores import EdgeScores, GraphScores, RowScores
 from fgl_secure.attacks.base import Attack, Measurement
 from fgl_secure.attacks.gradients.inversion import likeliest_edges
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.matching import GradientMatching, Inverted, aligned_with, class_means
+from fgl_secure.attacks.gradients.matching import GradientMatching, InvertedGradients, aligned_with, class_means
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import GradientTruth
@@ -70,7 +70,7 @@ class StructureScores:
     graphs: tuple[GraphScores, ...]
 
 
-def rows_of(guess: Inverted, truth: GradientTruth, seed: int) -> Rows:
+def rows_of(guess: InvertedGradients, truth: GradientTruth, seed: int) -> Rows:
     """Return originals, reconstructions and baselines of all batches of a round."""
     aligned = aligned_with(guess, truth)
     devices = np.concatenate([item.devices[: item.batch] for item in aligned])
@@ -86,7 +86,7 @@ def rows_of(guess: Inverted, truth: GradientTruth, seed: int) -> Rows:
     )
 
 
-def structure_of(guess: Inverted, truth: GradientTruth) -> StructureScores | None:
+def structure_of(guess: InvertedGradients, truth: GradientTruth) -> StructureScores | None:
     """Return scores of recovered edges; None if the attack recovers none."""
     edges, prior, graphs = [], [], []
     for exhibit, result, item in zip(guess.exhibits, guess.found, aligned_with(guess, truth), strict=True):
@@ -166,7 +166,7 @@ def invert(options: InvertOptions) -> InversionResult:
     figures = tuple(
         AttackFigure(result, nulls[result.metric]) for result in run.score(attack, guess) if result.metric in nulls
     )
-    matched, truth = isinstance(guess, Inverted), run.truth(GradientTruth)
+    matched, truth = isinstance(guess, InvertedGradients), run.truth(GradientTruth)
     return InversionResult(
         options,
         figures,

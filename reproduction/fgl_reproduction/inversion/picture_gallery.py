@@ -14,7 +14,13 @@ from fgl_reproduction.inversion.scores import RowScores, row_scores
 from fgl_secure.attacks import attack
 from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.knowledge import GradientKnowledge
-from fgl_secure.attacks.gradients.matching import GradientMatching, Inverted, aligned_with, class_means, exhibits
+from fgl_secure.attacks.gradients.matching import (
+    GradientMatching,
+    InvertedGradients,
+    aligned_with,
+    class_means,
+    exhibits,
+)
 from fgl_secure.attacks.gradients.model import Convolution
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -113,7 +119,9 @@ def gallery(
         raise InputError(f"dataset must be of pictures; found {dataset}")
     if any(not SHOWN <= count <= PARTS for count in sums):
         raise InputError(f"sums must be over {SHOWN} to {PARTS} silos; found {list(sums)}")
-    cut = _Cut(whole, np.array_split(np.random.default_rng(seed).permutation(whole.num_nodes), PARTS), backbone, seed)
+    cut = _GraphParts(
+        whole, np.array_split(np.random.default_rng(seed).permutation(whole.num_nodes), PARTS), backbone, seed
+    )
     few = cut.of(SHOWN)
     targets = np.array([batch[0] for batch in cut.batches(few, 1)])
     original = few.features[targets].astype(np.float64)
@@ -138,7 +146,7 @@ def gallery(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Cut:
+class _GraphParts:
     """A graph cut into parts, the first of which are clients; nodes keep their numbers as more parts join."""
 
     whole: Graph
@@ -190,7 +198,7 @@ class _Cut:
 def _rows_of(run: RecordedRun, targets: Ids, effort: Effort) -> Floats:
     shown = exhibits(run.transcript.views(Role.SERVER), run.public, run.knows(GradientKnowledge))
     inverting = cast(GradientMatching, attack("gradient-inverting"))
-    guess = Inverted(shown, tuple(inverting.invert(item.seen, effort) for item in shown))
+    guess = InvertedGradients(shown, tuple(inverting.invert(item.seen, effort) for item in shown))
     by_device = {
         int(device): row
         for item in aligned_with(guess, run.truth(GradientTruth))

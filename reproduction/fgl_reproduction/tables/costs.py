@@ -66,7 +66,7 @@ MEGA = 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class SentTraffic:
     """What one run sent.
 
     Attributes:
@@ -82,7 +82,7 @@ class Sent:
     result: TrainingResult
 
 
-def count_sent(job: Job, seed: int) -> Sent:
+def count_sent(job: Job, seed: int) -> SentTraffic:
     """Trains once, and counts the payload bytes of all messages between parties.
 
     Args:
@@ -97,4 +97,4 @@ def count_sent(job: Job, seed: int) -> Sent:
         seen.append((sum(item.bytes for item in traffic), among))
 
     result = replace(job, shown=count).train(channel)
-    return Sent(*seen[0], seen[-1][0] - seen[0][0], result)
+    return SentTraffic(*seen[0], seen[-1][0] - seen[0][0], result)

@@ -36,7 +36,7 @@ class Fed2GNNBaseline(StrEnum):
     """One party has everything."""
 
 
-class Seen(AveragedRounds):
+class VisibleGraphClient(AveragedRounds):
     """One client of a baseline.
 
     Args:
@@ -117,8 +117,8 @@ def baseline_of(
     if central:
         preset = replace(preset, latent=None)
 
-    def make(talk: Collectives, _coins: Coins) -> Seen:
-        return Seen(talk, preset, seen, reach, backbone=backbone, seed=seed, device=device)
+    def make(talk: Collectives, _coins: Coins) -> VisibleGraphClient:
+        return VisibleGraphClient(talk, preset, seen, reach, backbone=backbone, seed=seed, device=device)
 
     return Job(Task(make, {SERVER: scheme or Plaintext()}, preset.epochs), graph)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_reproduction.methods.fedsage.program import FedSagePreset, fedsage_preset
 from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
-from fgl_reproduction.tables.costs import MEGA, Sent, count_sent
+from fgl_reproduction.tables.costs import MEGA, SentTraffic, count_sent
 from fgl_reproduction.tables.fed2gnn_baselines import Fed2GNNBaseline, baseline_of
 from fgl_reproduction.tables.statistics import with_labels
 from fgl_reproduction.tables.table import Choices, Metric
@@ -190,7 +190,7 @@ class Fed2GNNCost:
         return {**_megabytes(result), **_seconds(result.result)}
 
 
-def _megabytes(found: Sent) -> Mapping[Metric, float]:
+def _megabytes(found: SentTraffic) -> Mapping[Metric, float]:
     return {AMONG: found.among / MEGA, BEFORE: found.before / MEGA, TRAINING: found.training / MEGA}
 
 

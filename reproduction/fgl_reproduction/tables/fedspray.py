@@ -17,7 +17,7 @@ from fgl_reproduction.tables.fedspray_runs import (
     NodePartition,
     minority_of,
 )
-from fgl_reproduction.tables.statistics import CLASSES, CLIENTS, EDGES_EACH, FEATURES, NODES_EACH, Counted
+from fgl_reproduction.tables.statistics import CLASSES, CLIENTS, EDGES_EACH, FEATURES, NODES_EACH, GraphCounts
 from fgl_reproduction.tables.table import Choices, Measure, Metric, Paper, TableCase
 from fgl_secure.graph import Graph
 
@@ -221,7 +221,7 @@ TABLE_4 = PAPER.table(
         TableCase(
             NodePartition.PUBLISHED.value,
             "data",
-            Counted(lambda data, choices, seed: NodePartition.PUBLISHED.load_graph(data, seed, choices.data_root)),
+            GraphCounts(lambda data, choices, seed: NodePartition.PUBLISHED.load_graph(data, seed, choices.data_root)),
         ),
     ),
     metrics=(CLIENTS, FEATURES, NODES_EACH, EDGES_EACH, CLASSES),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
 from fgl_reproduction.methods.fedsage.program import fedsage_preset
-from fgl_reproduction.tables.costs import MEGA, Sent, count_sent
+from fgl_reproduction.tables.costs import MEGA, SentTraffic, count_sent
 from fgl_reproduction.tables.fedstruct_runs import PAPER, FedStructSetting, choose_preset, load_undirected
 from fgl_reproduction.tables.table import PLAINTEXT, Choices, Metric, TableCase
 from fgl_secure.graph import Graph
@@ -113,13 +113,13 @@ class StructureCost:
             return RowExchange()
         return RowExchange(parse(self.scheme, (CLIENTS,))[1], parse(self.scheme, (SERVER,))[1])
 
-    def _exchange_figures(self, run: Sent, sizes: FedStructSizes) -> Mapping[Metric, float]:
+    def _exchange_figures(self, run: SentTraffic, sizes: FedStructSizes) -> Mapping[Metric, float]:
         learns = self.features == HOP2VEC
         told = 0 if learns else sizes.clients * sizes.width * sizes.nodes
         terms = sizes.powers + told, sizes.models + (sizes.features if learns else 0)
         return _figures(run, *terms)
 
-    def _known_graph_figures(self, run: Sent, sizes: FedStructSizes) -> Mapping[Metric, float]:
+    def _known_graph_figures(self, run: SentTraffic, sizes: FedStructSizes) -> Mapping[Metric, float]:
         """Nothing is exchanged before; gradients are those of the run, embeddings and derivatives are counted."""
         counted = sizes.derivatives
         if self.features == HOP2VEC:
@@ -151,7 +151,7 @@ class GeneratorCost:
         return _figures(run, 0, sizes.clients * sizes.models + sizes.features)
 
 
-def _figures(run: Sent, terms_before: int, terms_training: int) -> Mapping[Metric, float]:
+def _figures(run: SentTraffic, terms_before: int, terms_training: int) -> Mapping[Metric, float]:
     return {
         BEFORE: run.before / MEGA,
         TRAINING: run.training / MEGA,

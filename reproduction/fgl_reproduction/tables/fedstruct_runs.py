@@ -36,7 +36,7 @@ from fgl_secure.methods.fedstruct.program import (
     HOP2VEC,
     FedStructClient,
     FedStructTask,
-    Given,
+    SimulatedInputs,
     client_features,
     clients_of,
 )
@@ -126,9 +126,9 @@ class FedStructRun:
         means = neighbour_means(federated) if self.model is FeatureModelKind.SAGE else None
         exchange: Exchange = HopwiseExchange(Plaintext()) if rows is None else RowExchange()
 
-        def inputs_of(silo: Silo) -> Given:
+        def inputs_of(silo: Silo) -> SimulatedInputs:
             own = None if features is None else features[silo.nodes]
-            return Given(None if rows is None else rows[silo.nodes], own, means)
+            return SimulatedInputs(None if rows is None else rows[silo.nodes], own, means)
 
         channel = Channel(hierarchy_of(federated), SimulationCoins(seed))
         task = FedStructTask(preset, exchange, self.features, seed)

@@ -70,7 +70,7 @@ class WithoutGenerators(FedVNClient):
         return self.virtual, batch.features.new_ones(len(batch.features), self.preset.virtual_nodes)
 
 
-class Shared(StrEnum):
+class AveragedParameters(StrEnum):
     """Which parameters of the model the server averages."""
 
     ALL = "all"
@@ -98,7 +98,7 @@ class FedVNAveraging(FedVNClient):
         graphs: ClientGraphs,
         preset: FedVNPreset,
         *,
-        shared: Shared = Shared.ALL,
+        shared: AveragedParameters = AveragedParameters.ALL,
         proximal: float = 0.0,
         pull: float | None = None,
         seed: int = 0,
@@ -173,11 +173,15 @@ def add_proximal(gradients: Weights, weights: Weights, anchors: Weights, mu: flo
     )
 
 
-def shared_parameters(model: GraphModel, shared: Shared) -> tuple[nn.Parameter, ...]:
+def shared_parameters(model: GraphModel, shared: AveragedParameters) -> tuple[nn.Parameter, ...]:
     """The parameters of a model that the server averages."""
-    if shared is Shared.NOTHING:
+    if shared is AveragedParameters.NOTHING:
         return ()
-    norms = [part for part in model.modules() if isinstance(part, BatchNorm)] if shared is Shared.ALL_BUT_NORMS else []
+    norms = (
+        [part for part in model.modules() if isinstance(part, BatchNorm)]
+        if shared is AveragedParameters.ALL_BUT_NORMS
+        else []
+    )
     remaining = {id(parameter) for part in norms for parameter in part.parameters()}
     return tuple(parameter for parameter in model.parameters() if id(parameter) not in remaining)
 
@@ -238,7 +242,7 @@ class ClusteredFedVN(FedVNAveraging):
         self.clusters.restore(within("clusters", state))
 
 
-class Structured(FedVNAveraging):
+class FedStarOnGraphs(FedVNAveraging):
     """One client of FedStar.
 
     Args:
@@ -368,14 +372,14 @@ BLIND_FEDSTAR = "FedStar without structure features"
 """FedVN's table prints of FedStar on Motif (basis) what it reaches without them (reproduction/docs/fedstar.md)."""
 
 PROGRAMS: Mapping[str, Callable[..., FedVNClient]] = MappingProxyType({
-    "Self-training": partial(FedVNAveraging, shared=Shared.NOTHING),
+    "Self-training": partial(FedVNAveraging, shared=AveragedParameters.NOTHING),
     FEDAVG: FedVNAveraging,
     "FedProx": partial(FedVNAveraging, proximal=0.01),
-    "FedBN": partial(FedVNAveraging, shared=Shared.ALL_BUT_NORMS),
+    "FedBN": partial(FedVNAveraging, shared=AveragedParameters.ALL_BUT_NORMS),
     DITTO: partial(FedVNAveraging, pull=0.1),
     "GCFL+": ClusteredFedVN,
-    FEDSTAR: Structured,
-    BLIND_FEDSTAR: partial(Structured, blind=True),
+    FEDSTAR: FedStarOnGraphs,
+    BLIND_FEDSTAR: partial(FedStarOnGraphs, blind=True),
     FEDVN: FedVNClient,
     WITHOUT_GENERATORS: WithoutGenerators,
 })  # fmt: skip

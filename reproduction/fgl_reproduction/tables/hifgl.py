@@ -26,8 +26,8 @@ from fgl_reproduction.tables.hifgl_baselines import (
     framework_job,
     train_framework,
 )
-from fgl_reproduction.tables.statistics import CLIENTS, CROSSING, EDGES_EACH, NODES_EACH, Counted
-from fgl_reproduction.tables.table import Choices, Derived, Metric, Paper, TableCase
+from fgl_reproduction.tables.statistics import CLIENTS, CROSSING, EDGES_EACH, NODES_EACH, GraphCounts
+from fgl_reproduction.tables.table import Choices, DerivedMetric, Metric, Paper, TableCase
 from fgl_secure.graph import FederatedGraph, Graph, load, random_split
 from fgl_secure.graph.partition import partition
 from fgl_secure.schemes import parse
@@ -206,7 +206,7 @@ FRAMEWORKS = PAPER.table(
             beside=f"{HIFGL.name}-GCN",
         ),
     ),
-    derived=(Derived(GAIN, ACCURACY, _gains),),
+    derived=(DerivedMetric(GAIN, ACCURACY, _gains),),
     notes=(
         "The graph information gain is computed from mean accuracies, as in the paper, and has no deviation.",
         "One round is reported for all silos, by pooled accuracy, also where silos train alone.",
@@ -298,7 +298,7 @@ SILO_NUMBERS = PAPER.table(
 )
 
 
-class Followed(HiFGLUnderAveraging):
+class ScoredSilo(HiFGLUnderAveraging):
     """A silo's model of which every score is kept.
 
     Attributes:
@@ -348,12 +348,12 @@ class HiFGLTrainingCurve:
             seed=seed,
             device=choices.place,
             scheme=parse(choices.scheme, ("neighbours",))[1],
-            kind=Followed,
+            kind=ScoredSilo,
         )
         replace(job, shown=lambda result: programs.__setitem__(slice(None), result)).train()
         return {
             self._metric(silo, after): float(share_of(course[min(after, len(course) - 1)][2:COUNTS]))
-            for silo, course in enumerate(program.course for program in programs if isinstance(program, Followed))
+            for silo, course in enumerate(program.course for program in programs if isinstance(program, ScoredSilo))
             for after in self.rounds
         }
 
@@ -376,7 +376,9 @@ COURSES = PAPER.table(
 STATISTICS = PAPER.table(
     "table2",
     "silos of the data sets, and edges inside and between them",
-    cases=(TableCase(f"silos {SILOS}", "data", Counted(lambda data, _choices, seed: load_graph(data, SILOS, seed))),),
+    cases=(
+        TableCase(f"silos {SILOS}", "data", GraphCounts(lambda data, _choices, seed: load_graph(data, SILOS, seed))),
+    ),
     metrics=(CLIENTS, NODES_EACH, EDGES_EACH, CROSSING),
     notes=(
         "Run s draws the silos with seed s. Clients are silos. Edges have no direction; the paper's 431 inside a silo "

@@ -194,7 +194,7 @@ class Examiner:
         return h
 
 
-class Examined(HiFGLUnderAveraging):
+class GloballyScoredSilo(HiFGLUnderAveraging):
     """A silo's model, trained on the edges that the silo sees, and scored on its nodes by who has all of them.
 
     Args:
@@ -248,7 +248,7 @@ def framework_job(
     schemes = Choices().assign_schemes({NEIGHBOURS: scheme, MEMBERS: scheme})
     if framework.tested_on_all:
         received = graph.restricted_to_split() if preset.split_restricted else graph
-        kind = partial(Examined, examiner=Examiner(graph, received, device or torch.device("cpu")))
+        kind = partial(GloballyScoredSilo, examiner=Examiner(graph, received, device or torch.device("cpu")))
     kind = partial(kind or HiFGLUnderAveraging, averaging=framework.averaging, local_steps=framework.local_steps)
     return silos_of(seen, schemes, federated, backbone=backbone, seed=seed, device=device, kind=kind)
 

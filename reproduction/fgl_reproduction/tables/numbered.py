@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Numbered:
+class PaperTable:
     """A numbered table or figure of a paper.
 
     Attributes:
@@ -39,18 +39,18 @@ _RATIO = "Amazon Ratings is not at hand"
 _WIKI = "WikiCS is not at hand"
 
 
-def _of(paper: str, **result: tuple[str, ...] | str) -> tuple[Numbered, ...]:
+def _of(paper: str, **result: tuple[str, ...] | str) -> tuple[PaperTable, ...]:
     """By number, `table1` or `figure1`: a reason, or names for `reproduce` and, last and with a blank, a reason."""
     made = []
     for key, value in result.items():
         kind, number = ("Table", key.removeprefix("table")) if key.startswith("table") else ("Figure", key[6:])
         parts = (value,) if isinstance(value, str) else value
         names = tuple(part for part in parts if " " not in part)
-        made.append(Numbered(paper, f"{kind} {number}", names, "".join(part for part in parts if " " in part)))
+        made.append(PaperTable(paper, f"{kind} {number}", names, "".join(part for part in parts if " " in part)))
     return tuple(made)
 
 
-NUMBERED: tuple[Numbered, ...] = (
+NUMBERED: tuple[PaperTable, ...] = (
     *_of(
         "HiFGL",
         table1="ratings of methods, nothing is measured",
@@ -65,7 +65,7 @@ NUMBERED: tuple[Numbered, ...] = (
         figure4=("hifgl-fig4",),
         figure5=("hifgl-fig5",),
     ),
-    Numbered("HiFGL", "Appendix A.4", ("hifgl-a4",)),
+    PaperTable("HiFGL", "Appendix A.4", ("hifgl-a4",)),
     *_of(
         "FedStruct",
         table1=("fedstruct-table1",),

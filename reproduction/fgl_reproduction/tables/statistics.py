@@ -79,7 +79,7 @@ def _pairs(data: Graph) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class GraphCounts:
     """Counts of a graph, or of its clients where there is a partition, as a measure; nothing is trained.
 
     Attributes:
@@ -93,6 +93,6 @@ class Counted:
         return graph_figures(data) if self.federated is None else client_figures(self.federated(data, choices, seed))
 
 
-WHOLE = (TableCase("whole graph", "data", Counted()),)
+WHOLE = (TableCase("whole graph", "data", GraphCounts()),)
 """The cases of a table of data sets; its metrics are `GRAPH_METRICS`."""
 GRAPH_METRICS = (NODES, EDGES, FEATURES, CLASSES, HOMOPHILY)

@@ -117,7 +117,7 @@ class TableCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class DerivedMetric:
     """A metric that is computed from the means of another one, as the paper does.
 
     Attributes:
@@ -153,7 +153,7 @@ class PaperTable:
     datasets: tuple[str, ...]
     cases: tuple[TableCase, ...]
     metrics: tuple[Metric, ...]
-    derived: tuple[Derived, ...] = ()
+    derived: tuple[DerivedMetric, ...] = ()
     printed: str | None = None
     notes: tuple[str, ...] = ()
     method: str = ""
@@ -212,7 +212,7 @@ class Paper:
         *,
         datasets: tuple[str, ...] = (),
         metrics: tuple[Metric, ...] = (),
-        derived: tuple[Derived, ...] = (),
+        derived: tuple[DerivedMetric, ...] = (),
         notes: tuple[str, ...] = (),
     ) -> PaperTable:
         """A table, or a figure, with the printed numbers where there is a file of them.

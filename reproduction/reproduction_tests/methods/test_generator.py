@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, Hidden, NeighGen, generate
+from fgl_reproduction.methods.fedsage.generator import GeneratorPreset, HiddenNodes, NeighGen, generate
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.training.parameters import flat, unflatten
@@ -31,7 +31,7 @@ def test_hidden_neighbours_are_those_of_the_nodes_that_stay(
 ) -> None:
     """One by one: so many are hidden, counts are capped, and a row may be near each hidden neighbour of its node."""
     nodes, edges = graph.num_devices, graph.edges
-    found = Hidden.of(edges, nodes, share, most, np.random.default_rng(seed))
+    found = HiddenNodes.of(edges, nodes, share, most, np.random.default_rng(seed))
     assert len(found.kept) == max(nodes - round(share * nodes), 1)
     stays = set(found.kept.tolist())
     lost = [{int(u) for u in edges[0, edges[1] == v] if int(u) not in stays} for v in found.kept]

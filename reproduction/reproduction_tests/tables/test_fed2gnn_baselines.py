@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fgl_reproduction.tables.fed2gnn_baselines import (
     Fed2GNNBaseline,
-    Seen,
+    VisibleGraphClient,
     baseline_of,
     nodes_within,
     seen_by,
@@ -35,9 +35,9 @@ PATH = graph_of([[0, 1], [1, 2], [2, 3], [3, 4]], 5, [0, 0, 1, 1, 1])
 def test_a_client_has_so_many_hops(baseline: Fed2GNNBaseline, hops: int, nodes: int) -> None:
     """On a path of five nodes, of which it has the first two."""
     seen, reach = seen_by(PATH, baseline, hops)
-    process = OneProcess(PATH, {}, channel_of(PATH), lambda talk: Seen(talk, PLAIN, seen, reach))
+    process = OneProcess(PATH, {}, channel_of(PATH), lambda talk: VisibleGraphClient(talk, PLAIN, seen, reach))
     first = process.programs[0]
-    assert isinstance(first, Seen)
+    assert isinstance(first, VisibleGraphClient)
     assert (first.surroundings().neighbours @ torch.ones(nodes, 1)).shape == (nodes, 1)
     assert first.silo.nodes.tolist() == [0, 1]
 

@@ -14,7 +14,7 @@ from fgl_reproduction.tables.fedvn_baselines import (
     FEDSTAR,
     PROGRAMS,
     WALKS,
-    Structured,
+    FedStarOnGraphs,
     StructuredEncoder,
     StructuredStore,
 )
@@ -72,7 +72,7 @@ def test_the_structure_encoder_alone_is_sent_and_common() -> None:
     channel = job.channel(SimulationCoins(0), Recording.everything())
     process = job.open(channel)
     process.round(0)
-    one, other, *_ = (each.model for each in process.programs if isinstance(each, Structured))
+    one, other, *_ = (each.model for each in process.programs if isinstance(each, FedStarOnGraphs))
     assert isinstance(one.encoder, StructuredEncoder)
     assert isinstance(other.encoder, StructuredEncoder)
     mine, others = (flat(list(each.structure.parameters())) for each in (one.encoder, other.encoder))
@@ -92,6 +92,6 @@ def test_layers_hear_structure() -> None:
     """With other structure features a model says something else."""
     job = clients_of(SETS, Plaintext(), SMALL, kind=PROGRAMS[FEDSTAR])
     (client, *_) = job.open(job.channel()).programs
-    assert isinstance(client, Structured)
+    assert isinstance(client, FedStarOnGraphs)
     batch = StructuredStore(SETS.only(0)).batch(np.arange(3))
     assert not torch.allclose(client.model(batch), client.model(replace(batch, structure=batch.structure + 1)))

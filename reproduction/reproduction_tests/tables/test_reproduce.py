@@ -14,7 +14,7 @@ from fgl_reproduction.tables import reproduce
 from fgl_reproduction.tables.printing import describe
 from fgl_reproduction.tables.reproduce import Reproduction
 from fgl_reproduction.tables.rows import FigureRow, MeanFigure, printed_figures
-from fgl_reproduction.tables.table import Choices, Derived, Metric, PaperTable, TableCase
+from fgl_reproduction.tables.table import Choices, DerivedMetric, Metric, PaperTable, TableCase
 from fgl_secure.errors import DataNotFoundError, DeviceUnavailableError, InputError, UnknownNameError
 from fgl_secure.graph import Graph
 from fgl_secure.ledger import LedgerEntry, RunLedger, Watch
@@ -45,7 +45,7 @@ TABLE = PaperTable(
         TableCase("silos 2", "absent", None),
     ),
     metrics=(SCORE,),
-    derived=(Derived(HALF, SCORE, halves),),
+    derived=(DerivedMetric(HALF, SCORE, halves),),
     printed="invented.csv",
     notes=("Nothing of this was printed.",),
     method="HiFGL",
@@ -69,7 +69,7 @@ def run_reproduce(choices: Choices | None = None, datasets: tuple[str, ...] = ()
 
 def test_seeds_can_be_named() -> None:
     """Fresh ones, in place of those from 0 on."""
-    seen = Seen()
+    seen = RecordingWatch()
     found = reproduce.reproduce(TABLE, Choices(seeds=(11, 12)), watch=seen)
     assert found.as_json()["seeds"] == [11, 12]
     assert {name.split()[-1] for name, _ in seen.ends} == {"11", "12"}
@@ -97,7 +97,7 @@ def test_choices_reach_the_runs() -> None:
 
 def test_methods_choose_lines() -> None:
     """Named lines alone are run, in the table's order; all else that is known of them stays."""
-    whole, seen = run_reproduce(Choices(seeds=2)).rows, Seen()
+    whole, seen = run_reproduce(Choices(seeds=2)).rows, RecordingWatch()
     chosen = reproduce.reproduce(TABLE, Choices(seeds=2, methods=("absent", "other")), (), watch=seen)
     assert chosen.rows == tuple(row for row in whole if row.method != "ours")
     assert [name for name, _ in seen.ends] == [f"digits, silos 1, other, seed {seed}" for seed in (0, 1)]
@@ -132,7 +132,7 @@ def test_a_difference_of_one_deviation_is_within(mean: float, within: bool) -> N
     assert FigureRow("d", "s", "m", SCORE, MeanFigure(mean, 5.0), MeanFigure(0.8, 0.1)).within is within
 
 
-class Seen(Watch):
+class RecordingWatch(Watch):
     """Keeps what it is told."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Seen(Watch):
 
 def test_every_run_is_announced() -> None:
     """Before each run its number and name, and once at the end: only methods that can be run count."""
-    seen = Seen()
+    seen = RecordingWatch()
     reproduce.reproduce(TABLE, Choices(seeds=2), (), watch=seen)
     assert [call[:2] for call in seen.starts] == [(done, 4) for done in range(5)]
     assert seen.starts[1][2] == "digits, silos 1, ours, seed 1"
@@ -163,7 +163,7 @@ def test_every_run_is_announced() -> None:
 
 def test_runs_of_the_file_are_not_run_again(tmp_path: Path) -> None:
     """More seeds add to those that are there, and the table is that of an uninterrupted run."""
-    path, seen = tmp_path / "runs.jsonl", Seen()
+    path, seen = tmp_path / "runs.jsonl", RecordingWatch()
     reproduce.reproduce(TABLE, Choices(seeds=2), ledger=RunLedger(path))
     done = reproduce.reproduce(TABLE, Choices(seeds=3), ledger=RunLedger(path), watch=seen)
     assert [name for name, _ in seen.ends] == [f"digits, silos 1, {method}, seed 2" for method in ("ours", "other")]
@@ -174,7 +174,7 @@ def test_runs_of_the_file_are_not_run_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("other", [{"preset": "paper"}, {"epochs": 2}, {"scheme": "secmp"}])
 def test_runs_of_other_options_are_not_used_and_said_to_be(tmp_path: Path, other: dict[str, Any]) -> None:
     """Every option that a figure depends on tells runs apart, and the difference is named."""
-    path, seen = tmp_path / "runs.jsonl", Seen()
+    path, seen = tmp_path / "runs.jsonl", RecordingWatch()
     reproduce.reproduce(TABLE, Choices(seeds=1), ledger=RunLedger(path))
     reproduce.reproduce(TABLE, replace(Choices(seeds=1), **other), ledger=RunLedger(path), watch=seen)
     assert len(seen.ends) == 2
@@ -249,7 +249,7 @@ def test_unknown_names_are_refused_before_anything_runs(
     choices: Choices, datasets: tuple[str, ...], message: str
 ) -> None:
     """Nothing is run when the preset, scheme or any data set does not exist."""
-    seen = Seen()
+    seen = RecordingWatch()
     with pytest.raises(UnknownNameError, match=message):
         reproduce.reproduce(TABLE, choices, datasets, watch=seen)
     assert not seen.starts

@@ -14,7 +14,7 @@ from fgl_reproduction.tables.statistics import (
     NODES,
     NODES_EACH,
     WHOLE,
-    Counted,
+    GraphCounts,
     client_figures,
     graph_figures,
 )
@@ -47,8 +47,8 @@ def test_a_measure_counts_the_graph_or_its_clients() -> None:
         seen.append(seed)
         return FederatedGraph.from_assignment(data, [0, 0, 0, 1], MASKS, "by hand")
 
-    assert Counted()(GRAPH, Choices(), 3) == graph_figures(GRAPH)
-    assert Counted(dealt)(GRAPH, Choices(), 3)[CROSSING] == 1
+    assert GraphCounts()(GRAPH, Choices(), 3) == graph_figures(GRAPH)
+    assert GraphCounts(dealt)(GRAPH, Choices(), 3)[CROSSING] == 1
     assert seen == [3]
 
 

@@ -13,7 +13,7 @@ from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.knowledge import UPDATES, GradientKnowledge
 from fgl_secure.attacks.gradients.matching import (
     GradientMatching,
-    Inverted,
+    InvertedGradients,
     class_means,
     exhibits,
 )
@@ -59,7 +59,7 @@ class MatchingConformance(GradientConformance):
         guess = guess_of(replace(self.attack, effort=SHORT), view, run.public, run.knowledge)
         return Counter() if guess is None else self.claims(guess)
 
-    def claims(self, guess: Inverted) -> Claims:
+    def claims(self, guess: InvertedGradients) -> Claims:
         """Whose gradient it was, and what it was taken over."""
         pairs = zip(guess.exhibits, guess.found, strict=True)
         return Counter((tuple(each.clients.tolist()), found.features.tobytes()) for each, found in pairs)

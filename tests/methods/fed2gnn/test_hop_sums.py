@@ -20,7 +20,7 @@ from fgl_secure.methods.fed2gnn.grouping import (
     sampled_neighbours,
 )
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, RowRange, hop_sums
-from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.perturbed import PerturbedScheme
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
@@ -187,7 +187,7 @@ def test_noise_goes_through_all_hops() -> None:
     """Under perturbation the first hop has the noise of one sum, and later hops have more, for they pass it on."""
     graph, hops = random_graph(40, 60, 3, 2), 2
     target = PrivacyTarget(10.0, 1e-5, Relation(Unit.MESSAGE), hops)
-    scheme = Perturbed(Plaintext(), Perturbation.calibrate(target, clip=256.0, width=3, honest=1))
+    scheme = PerturbedScheme(Plaintext(), Perturbation.calibrate(target, clip=256.0, width=3, honest=1))
     found = hop_sums(graph, graph.features, hops, scheme, channel(graph, scheme))
     errors = np.sqrt(np.square(found.f - run(graph, hops).f).mean(axis=(1, 2)))
     assert 0 < errors[0] < scheme.settings.sigma * graph.num_silos

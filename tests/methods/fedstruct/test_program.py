@@ -29,7 +29,7 @@ from fgl_secure.methods.fedstruct.preset import (
     Stepping,
     Weighting,
 )
-from fgl_secure.methods.fedstruct.program import FedStructClient, FedStructTask, Given, clients_of
+from fgl_secure.methods.fedstruct.program import FedStructClient, FedStructTask, SimulatedInputs, clients_of
 from fgl_secure.methods.fedstruct.structure import HeldRows
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -225,7 +225,7 @@ def test_features_of_others_nodes_are_refused(wrong: str) -> None:
     tables[2][0, 1] = np.nan if wrong == "not finite" else 0
     preset = replace(QUICK, hops=1, structure_width=width)
     power = adjacency_powers(GRAPH.graph, 1)[-1]
-    given = Given(rows=power[GRAPH.devices_of(0)])
+    given = SimulatedInputs(rows=power[GRAPH.devices_of(0)])
     client = FedStructClient(talking(GRAPH, tables), FedStructTask(preset, RowExchange()), given=given)
     with pytest.raises(ProtocolError, check=about("silo 2")):
         client.begin()

@@ -20,7 +20,7 @@ from fgl_secure.dp import (
     Unit,
 )
 from fgl_secure.methods.hifgl.audit_target import canary_scores
-from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.perturbed import PerturbedScheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.secmp import SecretMessagePassing
 from fgl_secure.statistics.lower_bounds import gaussian_bound
@@ -43,7 +43,7 @@ def settings(
 
 def lower_bound(noise: Perturbation, seed: int = 0, stars: int = STARS) -> float:
     """The bound that an audit of the scheme over plaintext, as its ideal functionality, finds at 95 %."""
-    scores = canary_scores(Perturbed(Plaintext(), noise), SimulationCoins(seed), stars=stars)
+    scores = canary_scores(PerturbedScheme(Plaintext(), noise), SimulationCoins(seed), stars=stars)
     return gaussian_bound(scores.present, scores.absent, delta=DELTA).epsilon
 
 
@@ -147,7 +147,7 @@ def test_a_field_scheme_gives_the_same_scores() -> None:
     noise = settings(4.0, releases=2)
     inner = SecretMessagePassing(bound=2 * noise.largest)
     plain, field = (
-        canary_scores(Perturbed(scheme, noise), SimulationCoins(5), stars=400) for scheme in (Plaintext(), inner)
+        canary_scores(PerturbedScheme(scheme, noise), SimulationCoins(5), stars=400) for scheme in (Plaintext(), inner)
     )
     for first, second in ((plain.present, field.present), (plain.absent, field.absent)):
         assert first.shape == second.shape == (200,)

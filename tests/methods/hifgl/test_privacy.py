@@ -19,7 +19,7 @@ from fgl_secure.methods import HiFGL
 from fgl_secure.methods.hifgl.audit_target import perturb_scheme, releases
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy
 from fgl_secure.methods.hifgl.program import silos_of
-from fgl_secure.protocols.perturbed import Perturbed
+from fgl_secure.protocols.perturbed import PerturbedScheme
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel
@@ -33,7 +33,7 @@ QUICK = replace(HONEST, hidden=4, epochs=3)
 TRAIN = ("train", "hifgl", "--device", "cpu", "--epochs", "2")
 
 
-def scheme_for(choice: EmbeddingPrivacy, preset: Preset = QUICK) -> Perturbed:
+def scheme_for(choice: EmbeddingPrivacy, preset: Preset = QUICK) -> PerturbedScheme:
     return perturb_scheme(Plaintext(), choice, preset, GRAPH)
 
 

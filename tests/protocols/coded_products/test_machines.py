@@ -22,7 +22,7 @@ from fgl_secure.protocols.coded_products import (
     ProductLayout,
     relays,
 )
-from fgl_secure.protocols.coded_products.encoding import Encoded
+from fgl_secure.protocols.coded_products.encoding import EncodedFactors
 from fgl_secure.protocols.coded_products.parties import ProductDevices
 from fgl_secure.protocols.coded_products.plan import LARGEST_BATCH
 from fgl_secure.protocols.coded_products.relays import ProductRelays, RelayState
@@ -135,7 +135,7 @@ def test_factors_in_parts_are_those_of_the_whole() -> None:
     whole = case.collective(SCHEMES[0], LAYOUT).sum(*given_now, Step(0))
     assert all(np.array_equal(*each) for each in zip(sums.sum(parts[0], parts[1], Step(0)), whole, strict=True))
     code, sent = sums.code, len(channel.transcript.messages)
-    encoded = Encoded(code, LAYOUT, parts[0], parts[1], static=True)
+    encoded = EncodedFactors(code, LAYOUT, parts[0], parts[1], static=True)
     units = [[q.encode(each) for each in side] for q, side in zip((code.left, code.right), given_now, strict=True)]
     assert np.array_equal(np.asarray(encoded), LAYOUT.rows(units[0], units[1], static=True))
     assert np.array_equal(encoded[np.array([5, 2])], LAYOUT.rows(units[0], units[1], static=True)[[5, 2]])
@@ -143,7 +143,9 @@ def test_factors_in_parts_are_those_of_the_whole() -> None:
         rights = [each.copy() for each in given_now[1]]
         rights[1][1, 4, 0] = wrong
         with pytest.raises(error):
-            Encoded(code, LAYOUT, parts[0], [in_parts(each) for each in rights], static=True)  # which encodes nothing
+            EncodedFactors(
+                code, LAYOUT, parts[0], [in_parts(each) for each in rights], static=True
+            )  # which encodes nothing
         with pytest.raises(error):
             sums.sum([None, parts[0][1]], [in_parts(each) for each in rights], Step(1))
     assert len(channel.transcript.messages) == sent
@@ -438,7 +440,7 @@ def test_relays_that_count_others_draw_other_shares_of_zero() -> None:
 class Masked(ProductDevices):
     """Devices that share zeros, so that what they send are the masks, weighted."""
 
-    def begin(self, step: Step, rows: NDArray[Any] | Encoded | None = None) -> None:
+    def begin(self, step: Step, rows: NDArray[Any] | EncodedFactors | None = None) -> None:
         super().begin(step, None if rows is None else np.zeros_like(np.asarray(rows)))
 
 

@@ -25,7 +25,7 @@ from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
 from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.protocols.stepwise import step_bytes
-from fgl_secure.runtime import Channel, Draws, MessageBatch, Messages, OwnDraws, Party, Phase, Role, Step, Tampered
+from fgl_secure.runtime import Channel, Draws, MessageBatch, Messages, OwnDraws, Party, Phase, Role, Step, TamperedBatch
 from fgl_secure.testing import (
     NotPrivateError,
     Protocol,
@@ -123,20 +123,20 @@ class Setting:
     def _lie(self, ids: Ints, held: list[Messages]) -> Any:
         """What the server says of the roster to each sender; and a network that holds a late vector back."""
 
-        def tamper(messages: Messages) -> Tampered | None:
+        def tamper(messages: Messages) -> TamperedBatch | None:
             if messages.phase is Phase.ROSTERS and self.told and "roster" in messages.fields:
                 said = np.zeros_like(messages["roster"])
                 for at, v in enumerate(np.searchsorted(ids, messages.receivers).tolist()):
                     said[..., at, list(self.told[v])] = True
-                return Tampered(np.arange(len(messages)), {"roster": said})
+                return TamperedBatch(np.arange(len(messages)), {"roster": said})
             if messages.phase is Phase.UNMASKING and self.told and "cast" in messages.fields:
-                return Tampered(np.arange(len(messages)), self._fitting(messages, ids))
+                return TamperedBatch(np.arange(len(messages)), self._fitting(messages, ids))
             late = self.late is not None and "vector" in messages.fields
             if not late or messages.senders.tolist() != [ids[self.late]]:
                 return None
             held.append(messages)
             nobody = messages.rows(np.zeros(0, dtype=np.int64))
-            return Tampered(np.zeros(0, dtype=np.int64), nobody.fields)
+            return TamperedBatch(np.zeros(0, dtype=np.int64), nobody.fields)
 
         return tamper
 

@@ -11,7 +11,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import ProtocolError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.runtime import Channel, Messages, Phase, Recording, Step, Tampered
+from fgl_secure.runtime import Channel, Messages, Phase, Recording, Step, TamperedBatch
 from fgl_secure.runtime.channel import Loss, Tamper
 from tests.error_codes import about
 from tests.protocols.secagg.rounds import LEADER, NOW, directory_of, topology_of, vectors_of
@@ -55,13 +55,13 @@ def rewritten(
 ) -> Tamper:
     """A field of messages of one phase with other values: of those from the server (down), to it, or of all."""
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         if messages.phase is not phase or name not in messages.fields:
             return None
         if down is not None and down != bool((messages.senders == LEADER).all()):
             return None
         fields = {**messages.fields, name: change(messages[name].copy(), messages)}
-        return Tampered(np.arange(len(messages)), fields)
+        return TamperedBatch(np.arange(len(messages)), fields)
 
     return tamper
 

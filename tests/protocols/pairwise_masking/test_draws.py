@@ -10,7 +10,7 @@ from fgl_secure.coins import SystemCoins
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
-from fgl_secure.protocols.pairwise_masking.drawing import GraphSeed, digest_of_keys, pledge_of
+from fgl_secure.protocols.pairwise_masking.drawing import GraphSeed, commitment_of, digest_of_keys
 from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import Phase, decode
 from tests.error_codes import about
@@ -152,7 +152,7 @@ def same_circle_without_one(sent: Sent, run: Sum) -> bytes:
     fields = decode(sent.data, SESSION).fields
     gone = sent.receiver % N  # the next one
     revealed = fields["revealed"][0] & (np.arange(N) != gone)
-    seed = GraphSeed(machine._pledges(0), revealed, fields["digests"][0], fields["nonces"][0]).seed
+    seed = GraphSeed(machine._commitments(0), revealed, fields["digests"][0], fields["nonces"][0]).seed
     circle = machine._plan.circles(NOW, seed).closed_neighbours[sent.receiver - 1]
     publics = [run.machines[v + 1]._public_keys(0) for v in circle.tolist()]  # type: ignore[attr-defined]
     sealing, mask = (np.stack([np.frombuffer(keys[at], dtype=np.uint8) for keys in publics]) for at in (0, 1))
@@ -194,7 +194,7 @@ def grinding(clients: type[MaskingClients]) -> tuple[dict[int, str], MaskingClie
 
 def draw_of(machine: MaskingClients, fields: Fields) -> GraphSeed:
     """As a client is told it."""
-    return GraphSeed(machine._pledges(0), fields["revealed"], fields["digests"], fields["nonces"])
+    return GraphSeed(machine._commitments(0), fields["revealed"], fields["digests"], fields["nonces"])
 
 
 def ground(machine: MaskingClients, fields: Fields) -> Fields:
@@ -236,7 +236,7 @@ def test_clients_that_check_no_draw_are_surrounded() -> None:
 def test_a_commitment_is_to_one_place_key_and_nonce() -> None:
     """Nothing of it can be changed, and nobody can take another's for its own."""
     made = {
-        pledge_of(place, digest_of_keys(*keys), nonce)
+        commitment_of(place, digest_of_keys(*keys), nonce)
         for place in (0, 1)
         for keys in ((b"a" * 32, b"b" * 32), (b"b" * 32, b"a" * 32))
         for nonce in (bytes(32), bytes(31) + b"\1")

@@ -18,7 +18,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError, MalformedMessageError, TooFewClientsError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.pairwise_masking.drawing import GraphSeed, Pledges
+from fgl_secure.protocols.pairwise_masking.drawing import Commitments, GraphSeed
 from fgl_secure.protocols.pairwise_masking.graph import (
     Neighbours,
     SparseGraph,
@@ -272,7 +272,7 @@ def drawn(n: int, coins: np.random.Generator) -> GraphSeed:
     """What n clients drew, all of whom revealed it."""
     everybody = np.ones(n, dtype=np.bool_)
     entries, keys, nonces = coins.integers(0, 256, (3, n, 32), dtype=np.uint8)
-    return GraphSeed(Pledges(everybody, entries), everybody, keys, nonces)
+    return GraphSeed(Commitments(everybody, entries), everybody, keys, nonces)
 
 
 def test_the_ring_follows_from_what_clients_drew() -> None:

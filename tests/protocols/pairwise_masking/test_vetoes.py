@@ -23,7 +23,7 @@ from fgl_secure.protocols.pairwise_masking.scheme import VETOES
 from fgl_secure.protocols.pairwise_masking.server import MaskingServer
 from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import Channel, Messages, Party, Phase, Step, Tampered, simulate
+from fgl_secure.runtime import Channel, Messages, Party, Phase, Step, TamperedBatch, simulate
 from fgl_secure.testing import Protocol
 from fgl_secure.testing.affine import Judge, distance
 from fgl_secure.testing.protocol import Inputs
@@ -102,12 +102,12 @@ def test_a_false_share_is_corrected_and_too_many_stop_the_sum() -> None:
     for vetoing in ([], [0]):
         for liars in ([4], [3, 4]):
 
-            def lie(messages: Messages, liars: list[int] = liars) -> Tampered | None:
+            def lie(messages: Messages, liars: list[int] = liars) -> TamperedBatch | None:
                 if messages.phase is not Phase.VETOES or "share" not in messages.fields:
                     return None
                 share = messages["share"].copy()
                 share[np.isin(messages.senders, [u + 1 for u in liars])] ^= 1
-                return Tampered(np.arange(len(messages)), {**messages.fields, "share": share})
+                return TamperedBatch(np.arange(len(messages)), {**messages.fields, "share": share})
 
             channel = Channel(directory_of(5), SimulationCoins(0), tamper=lie)
             if len(liars) == 1:

@@ -11,7 +11,7 @@ from fgl_secure.crypto.cryptography import Context, KeyPurpose, Mask, Partner, R
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import PHASES, MaskingClients
-from fgl_secure.protocols.pairwise_masking.drawing import GraphSeed, Pledges, digest_of_keys, pledge_of
+from fgl_secure.protocols.pairwise_masking.drawing import Commitments, GraphSeed, commitment_of, digest_of_keys
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest
 from fgl_secure.protocols.pairwise_masking.server import MaskingServer
 from fgl_secure.protocols.secagg.server import ResponseTracker
@@ -107,9 +107,9 @@ class Wire:
         rows = [digests, nonces, entries] = [np.zeros((len(made), 32), dtype=np.uint8) for _ in range(3)]
         for u in np.flatnonzero(made).tolist():
             own = digest_of_keys(*self.drawn[u]), self.nonces[u]
-            for row, value in zip(rows, (*own, pledge_of(u, *own)), strict=True):
+            for row, value in zip(rows, (*own, commitment_of(u, *own)), strict=True):
                 row[u] = np.frombuffer(value, dtype=np.uint8)
-        return GraphSeed(Pledges(made, entries), made, digests, nonces).seed
+        return GraphSeed(Commitments(made, entries), made, digests, nonces).seed
 
     def order(self, *without: int) -> list[int]:
         """Who stands at each place of the ring."""

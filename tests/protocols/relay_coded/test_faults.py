@@ -29,7 +29,7 @@ from fgl_secure.runtime import (
     Recording,
     Role,
     Step,
-    Tampered,
+    TamperedBatch,
     Transcript,
 )
 from fgl_secure.runtime.channel import Loss, Tamper
@@ -109,7 +109,7 @@ def is_of_some(sums: NDArray[np.float64]) -> bool:
 
 
 Fields = Mapping[str, NDArray[Any]]
-Act = Callable[[Messages, Fields | None], Tampered]
+Act = Callable[[Messages, Fields | None], TamperedBatch]
 
 CONTENT = ("tag", "share", "opening", "count", "sum", "rows", "agreed", PAYLOAD)
 """What a message is about, where it has it; the first of them is what is changed."""
@@ -120,12 +120,12 @@ def content_of(messages: Messages) -> str:
     return next(name for name in reversed(CONTENT) if name in messages.fields)
 
 
-def altered(messages: Messages, change: Callable[[NDArray[Any]], None], *, by_network: bool = False) -> Tampered:
+def altered(messages: Messages, change: Callable[[NDArray[Any]], None], *, by_network: bool = False) -> TamperedBatch:
     """All messages, with a change to what they are about."""
     name = content_of(messages)
     value = messages[name].copy()
     change(value)
-    return Tampered(np.arange(len(messages)), {**messages.fields, name: value}, by_network=by_network)
+    return TamperedBatch(np.arange(len(messages)), {**messages.fields, name: value}, by_network=by_network)
 
 
 def flipped(value: NDArray[Any]) -> None:
@@ -136,45 +136,45 @@ def flipped_all(value: NDArray[Any]) -> None:
     value ^= 1
 
 
-def changed(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def changed(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """The first message carries other contents."""
     return altered(messages, flipped, by_network=True)
 
 
-def changed_all(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def changed_all(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """All messages carry other contents."""
     return altered(messages, flipped_all, by_network=True)
 
 
-def swapped(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def swapped(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """Contents change places between messages."""
     fields = {name: value[::-1].copy() for name, value in messages.fields.items()}
-    return Tampered(np.arange(len(messages)), fields, by_network=True)
+    return TamperedBatch(np.arange(len(messages)), fields, by_network=True)
 
 
-def reordered(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def reordered(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """Messages arrive last first."""
     fields = {name: value[::-1].copy() for name, value in messages.fields.items()}
-    return Tampered(np.arange(len(messages))[::-1].copy(), fields, by_network=True)
+    return TamperedBatch(np.arange(len(messages))[::-1].copy(), fields, by_network=True)
 
 
-def duplicated(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def duplicated(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """Every message arrives twice."""
     twice = np.tile(np.arange(len(messages)), 2)
-    return Tampered(twice, {name: value[twice] for name, value in messages.fields.items()}, by_network=True)
+    return TamperedBatch(twice, {name: value[twice] for name, value in messages.fields.items()}, by_network=True)
 
 
-def truncated(messages: Messages, earlier: Fields | None) -> Tampered:  # noqa: ARG001
+def truncated(messages: Messages, earlier: Fields | None) -> TamperedBatch:  # noqa: ARG001
     """The first message arrives without its last byte."""
     sizes = np.full(len(messages), messages.item_bytes)
     sizes[0] -= 1
-    return Tampered(np.arange(len(messages)), messages.fields, sizes, by_network=True)
+    return TamperedBatch(np.arange(len(messages)), messages.fields, sizes, by_network=True)
 
 
-def replayed(messages: Messages, earlier: Fields | None) -> Tampered:
+def replayed(messages: Messages, earlier: Fields | None) -> TamperedBatch:
     """Messages carry what those of the earlier step carried."""
     assert earlier is not None
-    return Tampered(np.arange(len(messages)), earlier, by_network=True)
+    return TamperedBatch(np.arange(len(messages)), earlier, by_network=True)
 
 
 ACTS: tuple[Act, ...] = (changed, changed_all, swapped, reordered, duplicated, truncated, replayed)
@@ -197,7 +197,7 @@ class Hostile:
     acted: int = 0
     seen: dict[tuple[int, int], Fields] = field(default_factory=dict)
 
-    def __call__(self, messages: Messages) -> Tampered | None:
+    def __call__(self, messages: Messages) -> TamperedBatch | None:
         if messages.phase is not self.phase or not len(messages):
             return None
         answers = messages.phase in (Phase.COUNTS, Phase.SHARE_SUMS)
@@ -269,8 +269,8 @@ def test_one_relays_lost_answers_are_made_up_for(phase: Phase, act: Act) -> None
 def test_authentication_is_what_catches_a_changed_share() -> None:
     """The same change made by the sender itself gives another sum: the tests above see what a twin without would do."""
 
-    def by_sender(messages: Messages, _: Fields | None) -> Tampered:
-        return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
+    def by_sender(messages: Messages, _: Fields | None) -> TamperedBatch:
+        return TamperedBatch(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
 
     end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=Hostile(Phase.SHARES, by_sender))
     assert end.sums is not None
@@ -410,13 +410,13 @@ def test_without_a_relay_to_spare_the_run_stops(since: Phase) -> None:
 def lying(relay: int, phase: Phase = Phase.SHARE_SUMS) -> Tamper:
     """A relay that says something else than it summed, or counted."""
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         if messages.phase is not phase or messages.step != STEP or messages.senders[0] != relay:
             return None
         name = "sum" if phase is Phase.SHARE_SUMS else "count"
         wrong = messages[name].copy().reshape(len(messages), -1)
         wrong[:, 0] += 1
-        return Tampered(np.arange(len(messages)), {**messages.fields, name: wrong.reshape(messages[name].shape)})
+        return TamperedBatch(np.arange(len(messages)), {**messages.fields, name: wrong.reshape(messages[name].shape)})
 
     return tamper
 
@@ -461,9 +461,9 @@ def test_a_lie_that_cannot_be_located_stops_the_run(profile: Profile, phase: Pha
 def test_a_wrong_digest_leads_to_full_rosters_and_no_harm() -> None:
     """A relay that says another digest than its own makes relays compare message by message; the sums are whole."""
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         wrong = messages.phase is Phase.ROSTERS and messages.step == STEP and PAYLOAD in messages.fields
-        return Tampered.of_payload(np.arange(len(messages)), messages[PAYLOAD] ^ 1) if wrong else None
+        return TamperedBatch.of_payload(np.arange(len(messages)), messages[PAYLOAD] ^ 1) if wrong else None
 
     end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=tamper)
     assert end.sums is not None
@@ -471,7 +471,7 @@ def test_a_wrong_digest_leads_to_full_rosters_and_no_harm() -> None:
     assert len([b for b in end.transcript.messages if b.phase is Phase.ROSTERS and b.step == STEP]) > 1
 
 
-def different_header(messages: Messages) -> Tampered | None:
+def different_header(messages: Messages) -> TamperedBatch | None:
     """Senders name another tag to the second relay than to the first."""
     second = meshed(2).directory.ids(Role.RELAY)[1]
     if messages.phase is not Phase.SHARE_HEADERS or messages.step != STEP or messages.receivers[0] != second:
@@ -489,13 +489,13 @@ def test_a_sender_with_two_tags_for_one_message_is_named() -> None:
 def test_two_contents_under_one_slot_are_named() -> None:
     """A sender that sends a message twice with different contents stops the run and is named."""
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         if messages.phase is not Phase.SHARES or messages.step != STEP:
             return None
         rows = np.array([*range(len(messages)), 0])
         again = {name: value[rows].copy() for name, value in messages.fields.items()}
         again["share"][-1] ^= 1
-        return Tampered(rows, again)
+        return TamperedBatch(rows, again)
 
     end = run(RelayCoded(bound=16.0, k_min=1, profile=Profile.SHOWN), tamper=tamper)
     assert "device 0 must resend the same bytes or make a new attempt" in str(end.error)
@@ -509,7 +509,7 @@ def test_a_device_without_keys_is_left_out(act: Act | None) -> None:
     """
     case = meshed(2)
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         return act(messages, None) if act and messages.phase is Phase.KEYS else None
 
     def loss(phase: Phase, _: Step, senders: Ids, __: Ids) -> NDArray[np.bool_]:

@@ -33,7 +33,7 @@ from fgl_secure.runtime import (
     Recording,
     Role,
     Step,
-    Tampered,
+    TamperedBatch,
     Transcript,
 )
 from fgl_secure.runtime.machine import SETUP
@@ -270,12 +270,12 @@ def test_public_keys_of_low_order_are_refused(point: bytes) -> None:
     """A relay that offers a point with which everybody would share one key stops the set-up."""
     case = meshed(2)
 
-    def offered(messages: Messages) -> Tampered | None:
+    def offered(messages: Messages) -> TamperedBatch | None:
         if messages.phase is not Phase.KEYS or messages.senders[0] not in case.directory.ids(Role.RELAY):
             return None
         keys = messages[PAYLOAD].copy()
         keys[:, :32] = np.frombuffer(point, dtype=np.uint8)
-        return Tampered.of_payload(np.arange(len(messages)), keys)
+        return TamperedBatch.of_payload(np.arange(len(messages)), keys)
 
     channel = Channel(case.directory, SimulationCoins(0), tamper=offered)
     with pytest.raises(ProtocolError, check=about("other")):

@@ -12,7 +12,7 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.plan import Plan
 from fgl_secure.protocols.relay_coded.relays import AGREED_ROWS
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, Tampered, Transcript
+from fgl_secure.runtime import PAYLOAD, Channel, Messages, Phase, Recording, Role, Step, TamperedBatch, Transcript
 from fgl_secure.runtime.channel import Loss, Tamper
 from tests.protocols.conformance import ideal
 from tests.protocols.hostile import WIDTH, small
@@ -108,12 +108,12 @@ DEVICES, RELAYS = (meshed(3).directory.ids(role).tolist() for role in (Role.DEVI
 def unheard(field: str, receiver: int, senders: tuple[int, ...]) -> Tamper:
     """A network on which what some relays say of what they hold never reaches another one."""
 
-    def tamper(messages: Messages) -> Tampered | None:
+    def tamper(messages: Messages) -> TamperedBatch | None:
         if messages.phase is not Phase.ROSTERS or messages.step != STEP or field not in messages.fields:
             return None
         gone = np.isin(messages.senders, senders) & (messages.receivers == receiver)
         rows = np.flatnonzero(~gone)
-        return Tampered(rows, {name: value[rows] for name, value in messages.fields.items()})
+        return TamperedBatch(rows, {name: value[rows] for name, value in messages.fields.items()})
 
     return tamper
 

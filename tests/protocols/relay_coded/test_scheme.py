@@ -19,7 +19,7 @@ from fgl_secure.protocols.relay_coded import LARGEST_T, MOST_RELAYS, Profile, Re
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Channel, Direction, Directory, Messages, Phase, Role, Step, Tampered
+from fgl_secure.runtime import Channel, Direction, Directory, Messages, Phase, Role, Step, TamperedBatch
 from tests.error_codes import about
 from tests.protocols.conformance import (
     BACKWARD,
@@ -67,10 +67,10 @@ class RelayConformance(SchemeConformance):
         """Shares that are others than those sent, and elements of the field still, make another sum."""
         case = self.fit(triangle())
 
-        def tamper(messages: Messages) -> Tampered | None:
+        def tamper(messages: Messages) -> TamperedBatch | None:
             if messages.phase is not self.lossy_phase:
                 return None
-            return Tampered(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
+            return TamperedBatch(np.arange(len(messages)), {**messages.fields, "share": messages["share"] // 2})
 
         session = opened(self.scheme, Channel(case.directory, SimulationCoins(0), tamper=tamper), case.grouping, 1)
         assert not np.allclose(session.sum(np.ones((4, 1)), FORWARD), ideal(case.grouping, np.ones((4, 1))), atol=1e-3)

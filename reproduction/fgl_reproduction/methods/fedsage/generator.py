@@ -79,7 +79,7 @@ class GeneratorPreset:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hidden:
+class HiddenNodes:
     """What a client hides from itself, by places among its own nodes.
 
     Attributes:
@@ -95,7 +95,7 @@ class Hidden:
     pairs: Ids
 
     @classmethod
-    def of(cls, edges: Ids, nodes: int, share: float, most: int, draws: np.random.Generator) -> Hidden:
+    def of(cls, edges: Ids, nodes: int, share: float, most: int, draws: np.random.Generator) -> HiddenNodes:
         """Draws them.
 
         Args:
@@ -137,7 +137,7 @@ class NeighGen:
         self._silo, self._preset, self._seed, self._device = silo, preset, seed, device
         self._edges = silo.local(silo.edges[:, np.logical_and(*silo.inside)])
         nodes, draws = len(silo.nodes), np.random.default_rng((seed, silo.silo))
-        self._hidden = Hidden.of(self._edges, nodes, preset.hidden_share, preset.most, draws)
+        self._hidden = HiddenNodes.of(self._edges, nodes, preset.hidden_share, preset.most, draws)
         coins = torch.Generator().manual_seed(int(draws.integers(2**62)))
         encoder = SageModel((silo.facts.features, preset.encoder, preset.latent), coins)
         self._encoder = encoder.to(device)
