@@ -284,8 +284,8 @@ class SecureAggregator:
             coins: of this client; None takes those of this process.
             identity: the key that it signs with, if clients have any.
             identities: the others' public keys, as this client knows them from elsewhere.
-            rounding_errors: `ClientRound.rounding_errors` of its round before, where an earlier process made it and errors are fed
-                back; None takes what it kept in this one.
+            rounding_errors: `ClientRound.rounding_errors` of its round before, if errors are fed back and another
+                process made it; None takes what it kept in this one.
 
         Raises:
             InputError: no such client, session or number, or it has taken part in this round already.
@@ -293,7 +293,7 @@ class SecureAggregator:
         place = Place(bytes_of(session, "session", SESSION_BYTES), _round(number), integer_of(index, "index"))
         _check_coins(coins)
         if rounding_errors is not None:
-            check_kind(rounding_errors, RoundingErrors, "kept")
+            check_kind(rounding_errors, RoundingErrors, "rounding_errors")
         if place in self._taken:
             raise InputError(f"client must take part in a round once; found client {index} in round {number} again")
         coins = coins or self._coins

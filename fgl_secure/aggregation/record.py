@@ -91,8 +91,8 @@ def _warn_of_lost_mean(rules: Rules, code: Code, mean: Tree, clients: int, weigh
     if 2 * sum(entry.size for entry in imprecise) > sum(entry.size for entry in floats):
         name = max(imprecise, key=lambda entry: entry.size).name
         warnings.warn(
-            f"{_describe_range(rules, code, name)}, and the means of {len(imprecise)} of {len(floats)} tensors are smaller: "
-            f"{_remedy(rules)}",
+            f"{_describe_range(rules, code, name)}, and the means of {len(imprecise)} of {len(floats)} tensors are "
+            f"smaller: {_remedy(rules)}",
             PrecisionWarning,
             stacklevel=3,
         )
@@ -159,7 +159,8 @@ def _loss(rules: Rules, code: Code, entry: TensorEntry, sizes: Mapping[int, floa
         f"the largest, of client {largest}, reach 2^{math.ceil(math.log2(sizes[largest]))}: leave that client out, "
     )
     return (
-        f"{_describe_range(rules, code, entry.name)}, and those of {len(imprecise)} of {len(sizes)} clients here are smaller; "
+        f"{_describe_range(rules, code, entry.name)}, and those of {len(imprecise)} of {len(sizes)} clients here are "
+        f"smaller; "
         f"{remedy_text if rules.bound is None and largest not in imprecise else ''}{_remedy(rules)}"
     )
 

@@ -397,8 +397,8 @@ def _notes(plan: AuditPlan) -> tuple[str, ...]:
     rounds = plan.subjects[0].attacked_rounds
     rounds_text = "the first round" if rounds == 1 else f"the first {rounds} rounds"
     return (
-        f"Attacks read what was sent in {rounds_text} of training and what parties are left with in the end; messages and "
-        "bytes are counted over all rounds.",
+        f"Attacks read what was sent in {rounds_text} of training and what parties are left with in the end; messages "
+        "and bytes are counted over all rounds.",
         "Masks come from repeatable simulation coins, so that every figure can be repeated; training outside an audit "
         "takes them from the operating system.",
         *([f"Reported round: {plan.chosen_on}."] if plan.chosen_on.endswith(LAST_ROUND) else []),

@@ -64,7 +64,8 @@ def _privacy_rows(cost: PrivacyCost, result: TrainingResult) -> dict[str, str]:
         f"{times}, by {cost.measured.accountant}{stopped}",
         "measured": f"epsilon is at least {bound.epsilon:.3f} ({bound.method}, {bound.n} canaries, "
         f"{bound.confidence:.0%} confidence)",
-        "price": f"{100 * accuracy_loss:.2f} points of test accuracy; {_percent(cost.accuracy_without)} without noise{baseline}",
+        "price": f"{100 * accuracy_loss:.2f} points of test accuracy; "
+        f"{_percent(cost.accuracy_without)} without noise{baseline}",
     }
 
 

@@ -126,8 +126,8 @@ class Probe:
             raise VacuousTestError(
                 "broken_twin must send messages of the protocol's number, order, ends and sizes, so that its flaw is "
                 f"what is found; found other messages of {twin} than of {self.protocol} "
-                f"({first_difference(next(iter(protocol_traces)), next(iter(others)))}): give the twin the same messages, or waive "
-                "the rule 'trace' with a reason"
+                f"({first_difference(next(iter(protocol_traces)), next(iter(others)))}): give the twin the same "
+                "messages, or waive the rule 'trace' with a reason"
             )
 
     def bystanders(self) -> Iterator[Party]:
