@@ -71,7 +71,7 @@ def area_interval(value: float, rankings: Sequence[Ranking], counts: Ids, size: 
         size: number of nodes.
         units: where all draws agree, the interval is Clopper-Pearson on so many.
     """
-    drawn = [np.empty(0)]
+    draws = [np.empty(0)]
     for weights in _draw_counts(size, max(len(item.scores) for item in rankings)):
         won, all_of = (
             np.stack(part) for part in zip(*(item.weigh_comparisons(weights) for item in rankings), strict=True)
@@ -79,8 +79,8 @@ def area_interval(value: float, rankings: Sequence[Ranking], counts: Ids, size: 
         there = np.where(all_of > 0, counts[:, None], 0)
         areas = np.divide(won, all_of, out=np.zeros_like(won), where=all_of > 0)
         some = there.any(axis=0)
-        drawn.append((areas * there).sum(axis=0)[some] / there.sum(axis=0)[some])
-    gains = np.concatenate(drawn)
+        draws.append((areas * there).sum(axis=0)[some] / there.sum(axis=0)[some])
+    gains = np.concatenate(draws)
     low, high = np.percentile(gains, (2.5, 97.5)) if len(gains) else (0.0, 1.0)
     if high - low < 1e-12:
         return clopper_pearson(value * units, units)
@@ -133,7 +133,7 @@ def _gini(rankings: Iterable[Ranking], weights: Floats) -> Floats:
     return np.asarray(2 * ahead[total > 0] / total[total > 0] - 1)
 
 
-def area_within(scores: Floats, positive: Flags, asked: Flags) -> tuple[float, Interval] | None:
+def area_within(scores: Floats, positive: Flags, eligible: Flags) -> tuple[float, Interval] | None:
     """The mean of each group's area, weighted by its positives, with a 95 % interval by resampling nodes.
 
     A node that several groups ask about counts equally often in all of them. Where all draws agree, the interval is
@@ -142,27 +142,27 @@ def area_within(scores: Floats, positive: Flags, asked: Flags) -> tuple[float, I
     Args:
         scores: float64 [groups, n].
         positive: bool [groups, n].
-        asked: bool [groups, n], the nodes that count.
+        eligible: bool [groups, n], the nodes that count.
 
     Returns:
         The area and its interval; None where no group has nodes of both kinds.
     """
-    up, down = positive & asked, ~positive & asked
+    up, down = positive & eligible, ~positive & eligible
     both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
     if not len(both):
         return None
-    nodes = [np.flatnonzero(asked[index]) for index in both]
+    nodes = [np.flatnonzero(eligible[index]) for index in both]
     rankings = [
-        Ranking(here[None], scores[index, here], positive[index, here]) for index, here in zip(both, nodes, strict=True)
+        Ranking(node[None], scores[index, node], positive[index, node]) for index, node in zip(both, nodes, strict=True)
     ]
-    value = mean_area(scores, positive, asked)
+    value = mean_area(scores, positive, eligible)
     units = int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum()))
     return value, area_interval(value, rankings, up[both].sum(axis=1), scores.shape[1], units)
 
 
-def mean_area(scores: Floats, positive: Flags, asked: Flags) -> float:
+def mean_area(scores: Floats, positive: Flags, eligible: Flags) -> float:
     """The area of `area_within` alone; .5 where no group has nodes of both kinds."""
-    up, down = positive & asked, ~positive & asked
+    up, down = positive & eligible, ~positive & eligible
     both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
     if not len(both):
         return 0.5

@@ -103,8 +103,8 @@ class Measurement:
             finding: the figure in one plain sentence.
         """
         value, interval, arms = found.value, found.interval, found.arms
-        told = None if arms is None else (*arms, alarms)
-        return cls(metric, value, interval, found.n, 0.0, 0.0, 1.0, False, finding, arms=told)
+        rates = None if arms is None else (*arms, alarms)
+        return cls(metric, value, interval, found.n, 0.0, 0.0, 1.0, False, finding, arms=rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,10 +146,10 @@ class Card:
     page: str = field(default="", kw_only=True)
 
     def __post_init__(self) -> None:
-        wanted = (("name", self.name, str), ("scenario", self.scenario, str), ("control", self.control, str),
+        field_kinds = (("name", self.name, str), ("scenario", self.scenario, str), ("control", self.control, str),
                   ("observer", self.observer, Role), ("secret", self.secret, SecretKind),
                   ("circumstance", self.circumstance, CircumstanceKind), ("truth", self.truth, type))  # fmt: skip
-        for field_name, result, kind in wanted:
+        for field_name, result, kind in field_kinds:
             if not isinstance(result, kind):
                 raise InputError(f"{field_name} of a card must be a {kind.__name__}; found {result!r}")
         if not 0 < self.minimum <= 1:
@@ -236,8 +236,8 @@ def guess_of(
 
 def _known_to(attack: Attack[Any, Any], knowledge: Iterable[object]) -> Any:  # of the type that its card names
     """The one piece of knowledge that an attack is shown; None where its card names none, or it is not there."""
-    wanted = attack.card.knowledge
-    return next((item for item in knowledge if wanted is not None and isinstance(item, wanted)), None)
+    knowledge_type = attack.card.knowledge
+    return next((item for item in knowledge if knowledge_type is not None and isinstance(item, knowledge_type)), None)
 
 
 class KnowledgeBaseline(StrEnum):

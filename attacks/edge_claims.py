@@ -181,14 +181,14 @@ def explained_by(known: Floats, error: Floats, change: Floats, later: Floats, sl
         return np.empty(0, dtype=np.int64)  # no foreign neighbour
     one = np.flatnonzero(np.abs(known - (change + later)).max(axis=1) <= slack + error)
     order = np.argsort(known[:, 0], kind="stable")
-    first, wanted = known[order, 0], change + 2 * later
+    first, targets = known[order, 0], change + 2 * later
     reach = slack + 2 * float(error.max(initial=0.0))
-    start, stop = (np.searchsorted(first, wanted[0] - known[:, 0] + d) for d in (-reach, reach))
+    start, stop = (np.searchsorted(first, targets[0] - known[:, 0] + d) for d in (-reach, reach))
     a = np.repeat(np.arange(len(known)), stop - start)
     offset = np.arange(len(a)) - np.repeat(np.cumsum(stop - start) - (stop - start), stop - start)
     b = order[np.repeat(start, stop - start) + offset]
     a, b = a[a < b], b[a < b]
-    off = np.abs(known[a] + known[b] - wanted).max(axis=1, initial=0.0)
+    off = np.abs(known[a] + known[b] - targets).max(axis=1, initial=0.0)
     fits = off <= slack + error[a] + error[b]
     if len(one) + int(fits.sum()) != 1:
         return np.empty(0, dtype=np.int64)

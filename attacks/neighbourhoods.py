@@ -104,9 +104,9 @@ def clients_of(view: View) -> tuple[ClientEdges, ...]:
     known = stack_rows(edges)
     result = []
     for observer in np.unique(observers).tolist():
-        mine = observers == observer
+        is_own = observers == observer
         result.append(
-            _client(int(owners[mine].min()), observer, nodes[mine], known.of(observer).astype(np.int64), view)
+            _client(int(owners[is_own].min()), observer, nodes[is_own], known.of(observer).astype(np.int64), view)
         )
     return tuple(result)
 
@@ -120,8 +120,8 @@ class _ObserverRows:
 
     def of(self, observer: int) -> NDArray[Any]:
         """The rows of one observer."""
-        mine: NDArray[Any] = self.values[self.observers == observer]
-        return mine
+        own_values: NDArray[Any] = self.values[self.observers == observer]
+        return own_values
 
 
 def stack_rows(rows: tuple[PrivateRows, ...]) -> _ObserverRows:
@@ -176,8 +176,8 @@ def received_terms(view: View, client: ClientEdges, layer: int) -> dict[int, spa
     n, own = len(client.owned), np.flatnonzero(client.owned)
     terms: dict[int, sparse.csr_array] = {}
     for batch in view.messages(Phase.HOP_ENTRIES, layer=layer):
-        mine = batch.observers == client.observer
-        senders, payload = view.parties.index_of(batch.senders[mine], Role.SILO), np.asarray(batch.payload)[mine]
+        is_own = batch.observers == client.observer
+        senders, payload = view.parties.index_of(batch.senders[is_own], Role.SILO), np.asarray(batch.payload)[is_own]
         for sender in np.unique(senders).tolist():
             entries = payload[senders == sender]
             index = (own[entries[:, 0].astype(np.int64)], entries[:, 1].astype(np.int64))

@@ -89,14 +89,14 @@ def _score_one_way(metric: str, batches: tuple[RecoveredRows, ...], truth: Messa
         return None
     share = clustered_proportion(hit, owner, seed=0)
     widths = " and ".join(map(str, sorted({batch.values.shape[1] for batch in batches})))
-    sent = len({batch.step for batch in batches}) * int(truth.edges.shape[1])
+    message_count = len({batch.step for batch in batches}) * int(truth.edges.shape[1])
     attacked = sum(len(batch.senders) for batch in batches)
     read = f"{int(hit.sum()):,} of {len(hit):,} rows of {widths} coordinates"
     finding = (
         f"{read} are among those that observers read, who cannot say whose they are."
         if any((batch.senders == UNNAMED).any() for batch in batches)
-        else f"{read} read exactly, by their own receivers alone; {attacked / max(sent, 1):.1%} of all such messages "
-        "could be attacked."
+        else f"{read} read exactly, by their own receivers alone; {attacked / max(message_count, 1):.1%} of all such "
+        "messages could be attacked."
     )
     prior = most_frequent / len(hit)
     return Measurement.of_share(metric, share, finding, prior=prior)
@@ -112,9 +112,9 @@ def score_claimed_terms(guess: ClaimedTerms, truth: MessageTruth) -> tuple[Measu
     target = truth.parties.index_of(guess.targets, Role.DEVICE)
     _, kind = np.unique(_pack_rows(np.concatenate([secret, guess.values])), return_inverse=True)
     kinds = int(kind.max(initial=0)) + 1
-    sent = truth.edges[1] * kinds + kind[: len(secret)][truth.edges[0]]
+    message_kinds = truth.edges[1] * kinds + kind[: len(secret)][truth.edges[0]]
     claimed = target * kinds + kind[len(secret) :]
-    read, right = _match_numbers(sent, claimed), _match_numbers(claimed, sent)
+    read, right = _match_numbers(message_kinds, claimed), _match_numbers(claimed, message_kinds)
     prior = largest_share(secret[truth.edges[0]])
     finding = (
         f"{int(read.sum()):,} of {len(read):,} rows are read exactly out of sums; {int(right.sum()):,} of "

@@ -173,10 +173,10 @@ def _solve_block(equations: Equations, block: _EquationBlock) -> DeterminedRows:
     matrix = equations.matrix[block.sums][:, block.unknowns].toarray()
     scale = np.linalg.norm(matrix, axis=1)
     solution = solver(matrix / scale[:, None])
-    mine = block.lone[solution.unknowns]
-    weights = solution.weights[mine] / scale
+    is_lone = block.lone[solution.unknowns]
+    weights = solution.weights[is_lone] / scale
     error = np.abs(weights) @ equations.error[block.sums]
-    return DeterminedRows(block.unknowns[solution.unknowns[mine]], weights @ equations.values[block.sums], error)
+    return DeterminedRows(block.unknowns[solution.unknowns[is_lone]], weights @ equations.values[block.sums], error)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

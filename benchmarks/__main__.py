@@ -24,9 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: words behind the module's name; those of the process unless given.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
-    chosen = _parser().parse_args(words)
+    args = _parser().parse_args(words)
     try:
-        _measure(chosen, words)
+        _measure(args, words)
     except FglSecureError as error:
         complain(f"benchmarks: error: {error}")
         return BAD_INPUT

@@ -32,12 +32,12 @@ def main() -> None:
     parser.add_argument("--silos", type=int, default=5, help="number of silos")
     parser.add_argument("--seeds", type=int, default=5, help="of partition, split and weights")
     parser.add_argument("--data-root", type=Path, default=None, help="folder of raw data sets")
-    chosen = parser.parse_args()
+    args = parser.parse_args()
     result: dict[str, dict[str, list[float]]] = {}
     for backbone, layer in LAYERS.items():
         ways = result.setdefault(backbone, {"silos": [], "one silo": [], "PyG": []})
-        for seed in range(chosen.seeds):
-            data = Data(chosen.dataset, silos=chosen.silos, root=chosen.data_root)
+        for seed in range(args.seeds):
+            data = Data(args.dataset, silos=args.silos, root=args.data_root)
             (subject,) = HiFGL(backbone=backbone).plan(data, ("plaintext",), seed=seed).subjects
             prepared = cast(HiFGLSubject, subject)
             one = prepared.graph.in_one_silo()

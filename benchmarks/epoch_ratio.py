@@ -39,23 +39,23 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of partition, split and weights")
     parser.add_argument("--device", default="auto", choices=DEVICES, help="where models are computed")
     parser.add_argument("--data-root", type=Path, default=None, help="folder of raw data sets")
-    chosen = parser.parse_args()
-    data = Data(chosen.dataset, root=chosen.data_root)
-    method = HiFGL(backbone=chosen.backbone, epochs=chosen.epochs)
-    plan = method.plan(data, (chosen.scheme, BASELINE), seed=chosen.seed, device=chosen.device)
+    args = parser.parse_args()
+    data = Data(args.dataset, root=args.data_root)
+    method = HiFGL(backbone=args.backbone, epochs=args.epochs)
+    plan = method.plan(data, (args.scheme, BASELINE), seed=args.seed, device=args.device)
     prepared = cast(HiFGLSubject, plan.subjects[0])
     secured, clear = (_silos(cast(HiFGLSubject, subject)) for subject in plan.subjects)
-    works = {chosen.scheme: secured.round, BASELINE: clear.round, PYG: plain_epoch(prepared, prepared.device)}
-    seconds = np.array([[seconds_of(work, n) for work in works.values()] for n in range(chosen.epochs)])
+    works = {args.scheme: secured.round, BASELINE: clear.round, PYG: plain_epoch(prepared, prepared.device)}
+    seconds = np.array([[seconds_of(work, n) for work in works.values()] for n in range(args.epochs)])
     report = {
         "dataset": prepared.graph.graph.name,
         "device": _device_name(prepared.device),
         "devices": prepared.graph.num_devices,
         "messages_per_layer": int(prepared.heard.edges.shape[1]),
-        "epochs": chosen.epochs,
+        "epochs": args.epochs,
         "test_accuracy": {
-            chosen.scheme: _accuracy(secured, chosen.epochs),
-            BASELINE: _accuracy(clear, chosen.epochs),
+            args.scheme: _accuracy(secured, args.epochs),
+            BASELINE: _accuracy(clear, args.epochs),
         },
         "seconds_per_round": dict(zip(works, np.median(seconds, axis=0).tolist(), strict=True)),
         "over_plaintext": _quartiles(seconds[:, 0] / seconds[:, 1]),

@@ -156,17 +156,17 @@ def main() -> None:
     parser.add_argument("--scheme", default="pairwise-masking")
     parser.add_argument("--control", action="store_true", help="also a plain loop that differs in the last bits")
     parser.add_argument("--data-root", type=Path, default=None, help="folder of raw data sets")
-    chosen = parser.parse_args()
-    graph = load("Cora", chosen.data_root)
+    args = parser.parse_args()
+    graph = load("Cora", args.data_root)
     owner = torch.tensor(partition("louvain-delta", graph, CLIENTS, 0))
     clients, classes = [LoopClient(graph, owner, index) for index in range(CLIENTS)], int(graph.labels.max()) + 1
     loops: dict[str, list[Loop]] = {}
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always", PrecisionWarning)
-        _run(clients, classes, _means(chosen.scheme, control=False), 0, 2)  # compiles
-        for seed in range(chosen.seeds):
-            means = _means(chosen.scheme, control=chosen.control)
-            for name, loop in _run(clients, classes, means, seed, chosen.rounds).items():
+        _run(clients, classes, _means(args.scheme, control=False), 0, 2)  # compiles
+        for seed in range(args.seeds):
+            means = _means(args.scheme, control=args.control)
+            for name, loop in _run(clients, classes, means, seed, args.rounds).items():
                 loops.setdefault(name, []).append(loop)
     seconds = {name: [round(loop.seconds, 2) for loop in result] for name, result in loops.items()}
     accuracies = {name: [round(loop.accuracy, 4) for loop in result] for name, result in loops.items()}

@@ -34,10 +34,10 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=2, help="training rounds; the last one is followed by an evaluation"
     )
-    chosen = parser.parse_args()
+    args = parser.parse_args()
     rng, start = np.random.default_rng(0), time.perf_counter()
-    graph = _draw_graph(chosen.devices, chosen.messages, chosen.width, chosen.silos, rng)
-    subject, *_ = HiFGL(epochs=chosen.rounds).plan(graph, (chosen.scheme,), device="cpu").subjects
+    graph = _draw_graph(args.devices, args.messages, args.width, args.silos, rng)
+    subject, *_ = HiFGL(epochs=args.rounds).plan(graph, (args.scheme,), device="cpu").subjects
     times = [time.perf_counter()]
     made = times[0] - start, _gigabytes()
 
@@ -49,7 +49,7 @@ def main() -> None:
     report = {
         "devices": graph.num_devices,
         "messages_per_layer": int(graph.edges.shape[1]),
-        "width": chosen.width,
+        "width": args.width,
         "scheme": subject.name,
         "seconds_to_make_the_graph": made[0],
         "gigabytes_with_the_graph": made[1],

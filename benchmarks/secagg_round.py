@@ -118,10 +118,10 @@ def timed_round(scheme: Scheme, clients: int, length: int, bound: int, gone: int
         quiet = 0 if any(said) else quiet + 1
     wall = time.perf_counter() - clock
     total, stayed = leader.sums, leader.contributors
-    ours = groups[0][0]
+    group = groups[0][0]
     assert total is not None, "a round that is timed comes to its end"
     assert stayed is not None, "and says whose vectors are in it"
-    assert np.array_equal(stayed, ours), "those of all who did not fall silent"
+    assert np.array_equal(stayed, group), "those of all who did not fall silent"
     assert (total[0] == inputs.total).all(), "a round that is timed is exact"
     up, down = (sum(moved[u] for u in stayed.tolist()) / len(stayed) for moved in (meter.sent, meter.got))
     return Round(meter.seconds[True], meter.agreed, meter.seconds[False], up, down, meter.server, wall)

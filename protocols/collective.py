@@ -63,7 +63,7 @@ class Collective:
         output: str | None = None,
     ) -> None:
         scheme.check_serves(topology)
-        scheme = scheme.fit(topology)
+        scheme = scheme.adapt(topology)
         if scheme.helpers:
             topology = replace(topology, helpers=_helpers(channel, scheme))
         self.scheme, self.topology, self._channel = scheme, topology, channel

@@ -102,9 +102,9 @@ class PerturbedScheme(Scheme):
         """The inner scheme's."""
         return self.inner.fixed_point(terms)
 
-    def fit(self, topology: Topology) -> Scheme:
+    def adapt(self, topology: Topology) -> Scheme:
         """Around the inner scheme as it fits the topology; where no noise is added, that one alone."""
-        inner = self.inner.fit(topology)
+        inner = self.inner.adapt(topology)
         return replace(self, inner=inner) if topology.name == NEIGHBOURS else inner
 
     def encoding(self, topology: Topology) -> RowEncoding | None:
@@ -142,7 +142,7 @@ class PerturbedScheme(Scheme):
             FieldRangeError: a noisy row may exceed the inner scheme's bound.
         """
         if topology.name != NEIGHBOURS:
-            return self.fit(topology).machines(topology, session, draws, hosted, names=names)
+            return self.adapt(topology).machines(topology, session, draws, hosted, names=names)
         plain, settings = topology.grouping, self.settings
         if topology.width > settings.width:
             raise InputError(

@@ -217,7 +217,7 @@ class Scheme(ABC):
         """
         return None
 
-    def fit(self, topology: Topology) -> Scheme:  # noqa: ARG002  # for those that adapt
+    def adapt(self, topology: Topology) -> Scheme:  # noqa: ARG002  # for those that adapt
         """The scheme with parameters that it chooses for a topology that it serves."""
         return self
 

@@ -55,22 +55,22 @@ class FieldGuess:
 
 
 def _fields_of(
-    seen: ClientGradients, candidates: Candidates, entering: dict[str, Floats], scores: Floats, hits: Flags | None
+    gradients: ClientGradients, candidates: Candidates, entering: dict[str, Floats], scores: Floats, hits: Flags | None
 ) -> FieldGuess:
     """A guess from scores [k, n] of the gradients that were seen, or [1, n] of their sum."""
-    clients = seen.participants
+    clients = gradients.participants
     shape = (len(clients), scores.shape[1])
     owners = candidates.clients
     eligible = (owners == clients[:, None]) | (owners < 0)
     every = None if hits is None else np.broadcast_to(hits, shape) & eligible
     return FieldGuess(
-        seen.model.round,
+        gradients.model.round,
         clients,
         np.broadcast_to(scores, shape),
         every,
         eligible,
         _directions(list(entering.values())),
-        seen.is_sum,
+        gradients.is_sum,
         bool((owners >= 0).all()),
     )
 
@@ -107,20 +107,25 @@ def _score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement,
     node, against all others and against those one hop outside; and, where nobody knows whose a node is, the area for
     nodes that are in anybody's gradient, and how often the client of such a node is named.
     """
-    there = _members(guess, truth)
-    twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in there]) & ~there
-    adjacency = undirected_adjacency(truth.edges, there.shape[1])
-    near, degrees = np.asarray((adjacency @ there.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
-    asked = guess.eligible & ~twins
+    members = _members(guess, truth)
+    twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in members]) & ~members
+    adjacency = undirected_adjacency(truth.edges, members.shape[1])
+    near, degrees = np.asarray((adjacency @ members.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
+    eligible = guess.eligible & ~twins
     fields = [
-        _hits(guess, there, asked),
-        _pairs("nodes in a client's gradient", guess, degrees, there, asked, "others of its nodes"),
+        _hits(guess, members, eligible),
+        _pairs("nodes in a client's gradient", guess, degrees, members, eligible, "others of its nodes"),
         _pairs(
-            "nodes in it or one hop outside", guess, degrees, there, asked & (there | near), "those one hop outside"
+            "nodes in it or one hop outside",
+            guess,
+            degrees,
+            members,
+            eligible & (members | near),
+            "those one hop outside",
         ),
     ]
     if not guess.owners_known and len(guess.clients) > 1:
-        fields += [_anybody(guess, there, twins), _attribution(guess, there)]
+        fields += [_anybody(guess, members, twins), _attribution(guess, members)]
     return tuple(item for item in fields if item is not None)
 
 
@@ -133,15 +138,15 @@ def _members(guess: FieldGuess, truth: GradientTruth) -> Flags:
     return there
 
 
-def _hits(guess: FieldGuess, there: Flags, asked: Flags) -> Measurement | None:
+def _hits(guess: FieldGuess, there: Flags, eligible: Flags) -> Measurement | None:
     """The share of nodes that are claimed, less that of others, who are claimed wrongly."""
     if guess.hits is None:
         return None
-    inside, outside = guess.hits[asked & there], guess.hits[asked & ~there]
+    inside, outside = guess.hits[eligible & there], guess.hits[eligible & ~there]
     if not len(inside) or not len(outside):
         return None
     client = np.broadcast_to(np.arange(len(there))[:, None], there.shape)
-    gain = clustered_advantage(guess.hits[asked], there[asked], client[asked], seed=0)
+    gain = clustered_advantage(guess.hits[eligible], there[eligible], client[eligible], seed=0)
     finding = (
         f"{int(inside.sum()):,} of {len(inside):,} nodes that gradients were taken over are found exactly, and "
         f"{int(outside.sum()):,} of {len(outside):,} others are claimed."
@@ -150,12 +155,14 @@ def _hits(guess: FieldGuess, there: Flags, asked: Flags) -> Measurement | None:
     return Measurement("exact hits", gain.value, gain.interval, units, 0.0, 0.0, 1.0, True, finding)
 
 
-def _pairs(metric: str, guess: FieldGuess, degrees: Ids, there: Flags, asked: Flags, others: str) -> Measurement | None:
+def _pairs(
+    metric: str, guess: FieldGuess, degrees: Ids, there: Flags, eligible: Flags, others: str
+) -> Measurement | None:
     """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
-    pairs = area_within(guess.scores, there, asked)
+    pairs = area_within(guess.scores, there, eligible)
     if pairs is None:
         return None
-    usual = mean_area(np.broadcast_to(degrees.astype(np.float64), there.shape), there, asked)
+    usual = mean_area(np.broadcast_to(degrees.astype(np.float64), there.shape), there, eligible)
     finding = (
         f"Nodes that a client's gradient was taken over and {others} are told apart with an area under the curve of "
         f"{pairs[0]:.3f}."
@@ -180,8 +187,8 @@ def _attribution(guess: FieldGuess, there: Flags) -> Measurement | None:
         return None
     scores = guess.scores[:, nodes]
     ties = np.random.default_rng(0).random(scores.shape)
-    named = np.lexsort((ties, scores), axis=0)[-1]
-    right = there[named, nodes]
+    guesses = np.lexsort((ties, scores), axis=0)[-1]
+    right = there[guesses, nodes]
     prior = float(there[:, nodes].sum(axis=1).max() / len(nodes))
     what = "For {} nodes the client whose gradient they are in is named."
     return share_right("clients of nodes", right, nodes, what, random=1 / len(guess.clients), prior=prior)
@@ -233,14 +240,14 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
     """What attacks on the nodes of gradients do with every candidate and the gradient of every client."""
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> FieldGuess | None:
-        seen, candidates = client_gradients(view, public, known), known.candidates
-        if seen is None or candidates is None:
+        gradients, candidates = client_gradients(view, public, known), known.candidates
+        if gradients is None or candidates is None:
             return None
-        entering = candidates.entering(seen.model)
-        return _fields_of(seen, candidates, entering, *self._score(seen, entering))
+        entering = candidates.entering(gradients.model)
+        return _fields_of(gradients, candidates, entering, *self._score(gradients, entering))
 
     @abstractmethod
-    def _score(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
+    def _score(self, gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
         """Scores, and what is claimed if anything is: both [clients, n]."""
 
     def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
@@ -263,24 +270,24 @@ class _GradientSpan(_Fields):
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
 
-    def _score(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
-        return _test_span(seen, entering)
+    def _score(self, gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
+        return _test_span(gradients, entering)
 
 
-def _test_span(seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, NDArray[np.bool_]]:
+def _test_span(gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, NDArray[np.bool_]]:
     """Minus the largest residual, and whether a row is inside by every weight: both [clients, n].
 
     A row of zeros, as a node without neighbours has it under GraphSAGE, leaves no trace in a gradient and is not asked
     about; a node that has nothing else is never claimed.
     """
-    told = {name: rows.any(axis=1) for name, rows in entering.items()}
-    known = np.any(list(told.values()), axis=0)
-    shape = (len(seen.clients), len(known))
+    nonzero = {name: rows.any(axis=1) for name, rows in entering.items()}
+    known = np.any(list(nonzero.values()), axis=0)
+    shape = (len(gradients.clients), len(known))
     farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
     for name, rows in entering.items():
-        for index, gradient in enumerate(seen.parts[name]):
-            span = _span_of(gradient, seen.noise(name))
-            outside = np.where(told[name], _residuals(rows, span), 0.0)
+        for index, gradient in enumerate(gradients.parts[name]):
+            span = _span_of(gradient, gradients.noise(name))
+            outside = np.where(nonzero[name], _residuals(rows, span), 0.0)
             farthest[index], hits[index] = np.maximum(farthest[index], outside), hits[index] & (outside < span.inside)
     return -farthest, hits
 
@@ -297,17 +304,17 @@ class _GradientFilter(_Fields):
         truth=GradientTruth, knowledge=GradientKnowledge,
     )  # fmt: skip
 
-    def _score(self, seen: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
-        return _scores(seen, entering), None
+    def _score(self, gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
+        return _scores(gradients, entering), None
 
 
-def _scores(seen: ClientGradients, entering: dict[str, Floats]) -> Floats:
+def _scores(gradients: ClientGradients, entering: dict[str, Floats]) -> Floats:
     length = np.sqrt(sum((rows * rows).sum(axis=1) for rows in entering.values()))[:, None]
     units = {name: rows / np.where(length > 0, length, 1) for name, rows in entering.items()}
-    clients = range(len(seen.clients))
-    projected = [sum(rows @ seen.parts[name][index] for name, rows in units.items()) for index in clients]
+    clients = range(len(gradients.clients))
+    projected = [sum(rows @ gradients.parts[name][index] for name, rows in units.items()) for index in clients]
     scores = np.full((len(clients), len(length)), -np.inf)
-    for direction in _possible_directions(seen.model, entering):
+    for direction in _possible_directions(gradients.model, entering):
         for index in clients:
             scores[index] = np.maximum(scores[index], (projected[index] * direction).sum(axis=1))
     return scores

@@ -154,14 +154,14 @@ def _reconstruction(
     return Reconstruction(np.nan_to_num(rows), labels, math.inf if far else last, weights)
 
 
-def _squared_distance(result: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def _squared_distance(result: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """||found - seen||^2 / ||seen||^2 of gradients [P]: that of DLG (Zhu et al. 2019, Eq. 4), in units of the seen."""
-    return ((result - seen) ** 2).sum() / (seen**2).sum()
+    return ((result - target) ** 2).sum() / (target**2).sum()
 
 
-def _cosine_distance(result: torch.Tensor, seen: torch.Tensor) -> torch.Tensor:
+def _cosine_distance(result: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """1 - cos(found, seen) of gradients [P], in 0..2 (Geiping et al. 2020, Eq. 4)."""
-    cosine: torch.Tensor = (result @ seen) / (result.norm() * seen.norm())
+    cosine: torch.Tensor = (result @ target) / (result.norm() * target.norm())
     return 1 - cosine
 
 
@@ -215,8 +215,8 @@ def _free_labels(objective: MatchingObjective, start: torch.Generator) -> torch.
     The last bias tells which labels a batch has and not which row has which, so that labels fixed in a wrong order
     would stay wrong.
     """
-    told = functional.one_hot(_shuffled_labels(objective, start), objective.classes)
-    return (CERTAINTY * told.to(torch.float64)).requires_grad_()
+    one_hot = functional.one_hot(_shuffled_labels(objective, start), objective.classes)
+    return (CERTAINTY * one_hot.to(torch.float64)).requires_grad_()
 
 
 def _labels_from(logits: torch.Tensor) -> torch.Tensor:
@@ -348,9 +348,9 @@ def likeliest_edges(weights: NDArray[np.float64], pairs: int) -> NDArray[np.bool
     size = len(weights)
     rows, columns = np.triu_indices(size, 1)
     remaining = np.argsort(-weights[rows, columns], kind="stable")[:pairs]
-    chosen = np.zeros((size, size), dtype=np.bool_)
-    chosen[rows[remaining], columns[remaining]] = True
-    return np.asarray(chosen | chosen.T)
+    selected_edges = np.zeros((size, size), dtype=np.bool_)
+    selected_edges[rows[remaining], columns[remaining]] = True
+    return np.asarray(selected_edges | selected_edges.T)
 
 
 def features_and_edges(seen_gradient: ObservedGradient, steps: int, start: torch.Generator) -> Reconstruction:

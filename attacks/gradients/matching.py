@@ -111,17 +111,17 @@ def is_recovered(result: NDArray[Any], true: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(np.abs(np.asarray(result, dtype=np.float64) - true).max(axis=1) < HALF_STEP)
 
 
-def class_means(public: NDArray[Any], labels: Ids, wanted: Ids) -> Floats:
+def class_means(public: NDArray[Any], labels: Ids, classes: Ids) -> Floats:
     """The prior: the mean public row of the class of each wanted label, float64 [k, d].
 
     Args:
         public: [n, d], rows of nodes that somebody else published.
         labels: int64 [n].
-        wanted: int64 [k]; a class without public rows has the mean of all.
+        classes: int64 [k]; a class without public rows has the mean of all.
     """
     everyone = public.mean(axis=0, dtype=np.float64)
     means = [public[labels == item].mean(axis=0, dtype=np.float64) if (labels == item).any() else everyone
-             for item in wanted]  # fmt: skip
+             for item in classes]  # fmt: skip
     return np.stack(means)
 
 
@@ -158,17 +158,17 @@ def _rows_recovered(aligned: list[_AlignedReconstruction], truth: GradientTruth)
     """The share of batch nodes whose rows are right up to half a step of grey."""
     hits = [is_recovered(item.rows[: item.batch], truth.features[item.devices[: item.batch]]) for item in aligned]
     usual = [is_recovered(_prior(item, truth), truth.features[item.devices[: item.batch]]) for item in aligned]
-    told = "rows of nodes in batches are found with every entry right within 1/32."
-    return _share("rows recovered", hits, float(np.concatenate(usual).mean()), 0.0, told)
+    finding = "rows of nodes in batches are found with every entry right within 1/32."
+    return _share("rows recovered", hits, float(np.concatenate(usual).mean()), 0.0, finding)
 
 
 def _nodes_told(aligned: list[_AlignedReconstruction], truth: GradientTruth) -> Measurement:
     """The share of batch nodes that a public list of all rows would tell by what was found."""
     hits = [_own_nearest(item.rows[: item.batch], item, truth) for item in aligned]
     usual = [_own_nearest(_prior(item, truth), item, truth) for item in aligned]
-    told = "nodes in batches have no other node's row nearer to what was found than their own."
+    finding = "nodes in batches have no other node's row nearer to what was found than their own."
     random = 1 / len(truth.features)
-    return _share("nodes told by their rows", hits, float(np.concatenate(usual).mean()), random, told)
+    return _share("nodes told by their rows", hits, float(np.concatenate(usual).mean()), random, finding)
 
 
 def _edges_found(guess: InvertedGradients, aligned: list[_AlignedReconstruction]) -> Measurement | None:
@@ -190,15 +190,15 @@ def _edges_found(guess: InvertedGradients, aligned: list[_AlignedReconstruction]
         density.append(np.full(len(hits[-1]), 2 * field.pairs / (field.nodes * (field.nodes - 1))))
     if not sum(len(item) for item in hits):
         return None
-    told = "edges that a gradient depends on are among as many pairs of largest weight as there are edges."
+    finding = "edges that a gradient depends on are among as many pairs of largest weight as there are edges."
     prior, random = float(np.concatenate(usual).mean()), float(np.concatenate(density).mean())
-    return _share("edges found", hits, prior, random, told)
+    return _share("edges found", hits, prior, random, finding)
 
 
-def _share(metric: str, hits: list[Flags], prior: float, random: float, told: str) -> Measurement:
+def _share(metric: str, hits: list[Flags], prior: float, random: float, finding: str) -> Measurement:
     """The share of hits, whose units come in clusters: those of one gradient. A prior is no worse than chance."""
     hit, cluster = np.concatenate(hits), np.repeat(np.arange(len(hits)), [len(item) for item in hits])
-    return share_right(metric, hit, cluster, told, random=random, prior=max(prior, random))
+    return share_right(metric, hit, cluster, finding, random=random, prior=max(prior, random))
 
 
 def _prior(aligned: _AlignedReconstruction, truth: GradientTruth) -> Floats:
@@ -232,25 +232,29 @@ class GradientMatching(InformedAttack[InvertedGradients, GradientKnowledge, Grad
     effort: Effort
     joint: bool = False
 
-    def invert(self, seen: ObservedGradient, effort: Effort) -> Reconstruction:
+    def invert(self, observed: ObservedGradient, effort: Effort) -> Reconstruction:
         """The try whose gradient is nearest to the one that was seen."""
-        tries = [self.attempt(seen, effort.steps, start) for start in effort.starts()]
+        tries = [self.attempt(observed, effort.steps, start) for start in effort.starts()]
         return min(tries, key=lambda item: item.distance)
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> InvertedGradients | None:
         """Inverts every gradient in the view, or their sum; None without any."""
         every = exhibits(view, public, known)
-        shown = tuple(item for item in every if not self.joint or item.seen.field.nodes <= MOST_NODES)
-        return InvertedGradients(shown, tuple(self.invert(item.seen, self.effort) for item in shown)) if shown else None
+        selection = tuple(item for item in every if not self.joint or item.seen.field.nodes <= MOST_NODES)
+        return (
+            InvertedGradients(selection, tuple(self.invert(item.seen, self.effort) for item in selection))
+            if selection
+            else None
+        )
 
     def score(self, guess: InvertedGradients, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of batch nodes told by their rows, and of edges or of rows that are recovered."""
         aligned = aligned_with(guess, truth)
-        told = _nodes_told(aligned, truth)
+        nodes_told = _nodes_told(aligned, truth)
         if not self.joint:
-            return (_rows_recovered(aligned, truth), told)
+            return (_rows_recovered(aligned, truth), nodes_told)
         edges = _edges_found(guess, aligned)
-        return (told,) if edges is None else (told, edges)
+        return (nodes_told,) if edges is None else (nodes_told, edges)
 
 
 def _card(name: str, summary: str, source: str, minimum: float, known: str = KNOWN) -> Card:

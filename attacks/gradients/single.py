@@ -67,16 +67,18 @@ class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTr
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _LabelCounts | None:
         """Counts; None where the sizes of batches are not known."""
-        seen = client_gradients(view, public, known)
-        if seen is None or not seen.model.sizes:
+        gradients = client_gradients(view, public, known)
+        if gradients is None or not gradients.model.sizes:
             return None
-        entries = seen.parts[seen.model.last_bias]
-        members = (seen.participants,) if seen.is_sum else tuple(np.array([item]) for item in seen.clients)
-        expected = mean_predictions(seen.model, known.candidates)
-        nodes = [sum(seen.model.sizes[client] for client in clients) for clients in members]
+        entries = gradients.parts[gradients.model.last_bias]
+        members = (
+            (gradients.participants,) if gradients.is_sum else tuple(np.array([item]) for item in gradients.clients)
+        )
+        expected = mean_predictions(gradients.model, known.candidates)
+        nodes = [sum(gradients.model.sizes[client] for client in clients) for clients in members]
         rows = zip(entries, members, nodes, strict=True)
         counts = [count_labels(entry / len(clients), expected, number) for entry, clients, number in rows]
-        return _LabelCounts(seen.model.round, members, np.stack(counts))
+        return _LabelCounts(gradients.model.round, members, np.stack(counts))
 
     def guess_without(self, guess: _LabelCounts, known: GradientKnowledge, parties: Directory) -> _LabelCounts:  # noqa: ARG002  # needs no numbering
         """What the model predicts for public nodes, at the sizes of the batches."""
@@ -89,9 +91,11 @@ class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTr
 
         The prior is to know how often each class comes with the nodes of each client.
         """
-        mine = [item for item in truth.batches if item.round == guess.round]
+        own_batches = [item for item in truth.batches if item.round == guess.round]
         batches = [
-            truth.labels[np.concatenate([np.empty(0, dtype=np.int64), *(b.nodes for b in mine if b.client in clients)])]
+            truth.labels[
+                np.concatenate([np.empty(0, dtype=np.int64), *(b.nodes for b in own_batches if b.client in clients)])
+            ]
             for clients in guess.members
         ]
         pools = [truth.labels[np.isin(truth.silo_of, clients) & (truth.labels >= 0)] for clients in guess.members]
@@ -186,22 +190,22 @@ class _SingleNodeRows:
     rows: dict[str, Floats]  # by name of each first weight, float64 [k, d_in]
 
 
-def _single_rows(seen: ClientGradients) -> _SingleNodeRows | None:
+def _single_rows(gradients: ClientGradients) -> _SingleNodeRows | None:
     """Rows that entered; None where the model has two layers, or no gradient is of one node."""
-    if seen.model.layers > 1 or seen.is_sum:
+    if gradients.model.layers > 1 or gradients.is_sum:
         return None
-    delta = seen.parts[seen.model.last_bias]
+    delta = gradients.parts[gradients.model.last_bias]
     entry, which = np.abs(delta).argmax(axis=1), np.arange(len(delta))
     sizes, fits, rows = delta[which, entry], delta.any(axis=1), {}
-    for name in seen.model.first_weights:
-        gradient = seen.parts[name]
+    for name in gradients.model.first_weights:
+        gradient = gradients.parts[name]
         rows[name] = gradient[which, :, entry] / np.where(sizes == 0, 1, sizes)[:, None]
         rest = np.linalg.norm(gradient - rows[name][:, :, None] * delta[:, None, :], axis=(1, 2))
         fits &= rest <= RANK_ONE * np.linalg.norm(gradient, axis=(1, 2))
     if not fits.any():
         return None
     remaining = {name: values[fits] for name, values in rows.items()}
-    return _SingleNodeRows(seen.model.round, seen.clients[fits], remaining)
+    return _SingleNodeRows(gradients.model.round, gradients.clients[fits], remaining)
 
 
 class _GradientSingleRow(InformedAttack[_SingleNodeRows, GradientKnowledge, GradientTruth]):
@@ -216,8 +220,8 @@ class _GradientSingleRow(InformedAttack[_SingleNodeRows, GradientKnowledge, Grad
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleNodeRows | None:
-        seen = client_gradients(view, public, known)
-        return None if seen is None else _single_rows(seen)
+        gradients = client_gradients(view, public, known)
+        return None if gradients is None else _single_rows(gradients)
 
     def score(self, guess: _SingleNodeRows, truth: GradientTruth) -> tuple[Measurement, ...]:
         batches = _single_batches(guess.round, truth)
@@ -262,9 +266,9 @@ class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge,
     )  # fmt: skip
 
     def infer_with(self, view: View, public: PublicParameters, known: GradientKnowledge) -> _SingleFields | None:
-        seen, candidates = client_gradients(view, public, known), known.candidates
-        result = None if seen is None else _single_rows(seen)
-        if seen is None or result is None or candidates is None:
+        gradients, candidates = client_gradients(view, public, known), known.candidates
+        result = None if gradients is None else _single_rows(gradients)
+        if gradients is None or result is None or candidates is None:
             return None
         dictionary = np.asarray(candidates.features, dtype=np.float64)
         fields = []
@@ -272,16 +276,16 @@ class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge,
             eligible = (candidates.clients == client) | (candidates.clients < 0)
             parts = [_parts_of(rows[index], dictionary, eligible) for rows in result.rows.values()]
             fields.append(np.unique(np.concatenate(parts)))
-        return _SingleFields(result.round, result.clients, tuple(fields), seen.model.reach)
+        return _SingleFields(result.round, result.clients, tuple(fields), gradients.model.reach)
 
     def score(self, guess: _SingleFields, truth: GradientTruth) -> tuple[Measurement, ...]:
         batches = _single_batches(guess.round, truth)
         if not batches:
             return ()
         step = undirected_adjacency(truth.edges, len(truth.silo_of))
-        named = dict(zip(guess.clients.tolist(), guess.fields, strict=True))
+        field_of = dict(zip(guess.clients.tolist(), guess.fields, strict=True))
         actual = [_around(batch.nodes, step, guess.hops) for batch in batches]
-        claimed = [named.get(batch.client, np.empty(0, dtype=np.int64)) for batch in batches]
+        claimed = [field_of.get(batch.client, np.empty(0, dtype=np.int64)) for batch in batches]
         prior = _usual_share(batches, step, guess.hops, truth)
         result = _share("neighbourhoods found", actual, claimed, prior, "members of neighbourhoods are found")
         return (result, _share("neighbourhoods claimed", claimed, actual, prior, "members that are claimed are right"))

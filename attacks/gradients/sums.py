@@ -138,9 +138,11 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
         if not result:
             return None
         fields, sizes = ("rounds", "clients", "named", "other"), [len(item.clients) for item in result]
-        rounds, clients, told, other = (np.concatenate([getattr(item, name) for item in result]) for name in fields)
+        rounds, clients, named_updates, other = (
+            np.concatenate([getattr(item, name) for item in result]) for name in fields
+        )
         expected = float(np.average([item.expected for item in result], weights=sizes))
-        return _NamedUpdates(rounds, clients, told, other, expected)
+        return _NamedUpdates(rounds, clients, named_updates, other, expected)
 
     def guess_without(self, guess: _NamedUpdates, known: Suspects, parties: Directory) -> _NamedUpdates:  # noqa: ARG002  # needs no numbering
         """Of each two the one that is more like the sample of what others send."""
@@ -176,10 +178,10 @@ def _choose_likelier(number: int, clients: Ids, total: Floats, pairs: Floats, po
         )
     first, second = pairs[clients, 0], pairs[clients, 1]
     ratio = population.ratio(np.broadcast_to(total, first.shape), first, second, len(clients) - 1)
-    chosen = (ratio > 0)[:, None]
-    named, other = np.where(chosen, first, second), np.where(chosen, second, first)
+    is_first = (ratio > 0)[:, None]
+    likelier, other = np.where(is_first, first, second), np.where(is_first, second, first)
     accuracy = float(population.accuracy(first, second, len(clients) - 1).mean())
-    return _NamedUpdates(np.full(len(clients), number), clients, named, other, accuracy)
+    return _NamedUpdates(np.full(len(clients), number), clients, likelier, other, accuracy)
 
 
 LEAST_SUMS = 2

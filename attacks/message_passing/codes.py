@@ -67,11 +67,13 @@ def _held_codes(view: View, T: int) -> Iterator[_HeldCodes]:
     keys, parameters = _own_parameters(view)
     for batch in view.messages(Phase.CODES):
         silo = silo_of_receiver[batch.receivers]
-        wanted = np.where(silo >= 0, batch.observers * len(view.parties) + silo, -1)
-        place = np.minimum(np.searchsorted(keys, wanted), max(len(keys) - 1, 0))
-        held = np.flatnonzero((keys[place] == wanted) if len(keys) else np.zeros(len(wanted), dtype=np.bool_))
-        for start in range(0, len(held), CHUNK):
-            rows = held[start : start + CHUNK]
+        wanted_keys = np.where(silo >= 0, batch.observers * len(view.parties) + silo, -1)
+        place = np.minimum(np.searchsorted(keys, wanted_keys), max(len(keys) - 1, 0))
+        matches = np.flatnonzero(
+            (keys[place] == wanted_keys) if len(keys) else np.zeros(len(wanted_keys), dtype=np.bool_)
+        )
+        for start in range(0, len(matches), CHUNK):
+            rows = matches[start : start + CHUNK]
             mu = parameters[place[rows]].astype(np.int64)
             points, z = mu[:, : 2 * T + 2], mu[:, 2 * T + 2 :].reshape(len(rows), T, -1)
             yield _HeldCodes(batch, rows, np.asarray(batch.payload)[rows], points[:, : T + 1], points[:, T + 1 :], z)
@@ -132,8 +134,8 @@ class _CodeReader(RowReader):
             return None
         field = PrimeField(public.modulus)
         result = [
-            RecoveredRows(held.batch.step, held.batch.senders[held.rows], self._read(field, held))
-            for held in _held_codes(view, public.T)
+            RecoveredRows(code.batch.step, code.batch.senders[code.rows], self._read(field, code))
+            for code in _held_codes(view, public.T)
         ]
         return tuple(result) or None
 
@@ -281,7 +283,7 @@ class _SharedMask(_DifferenceReader):
         if public.modulus is None or public.T is None:
             return None
         field = PrimeField(public.modulus)
-        result = [_differences(field, held) for held in _held_codes(view, public.T)]
+        result = [_differences(field, code) for code in _held_codes(view, public.T)]
         return tuple(item for item in result if len(item.first)) or None
 
 
@@ -344,11 +346,11 @@ def are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field
     rng = np.random.default_rng(0)
     forms = [rng.integers(1, field.modulus, rows.shape[1]) for _ in range(2)]
     reduced = np.concatenate([rows.astype(np.int64) % field.modulus, np.zeros((1, rows.shape[1]), dtype=np.int64)])
-    known, wanted = ([field.dot(field.elements(item), form) for form in forms] for item in (reduced, values))
+    known, expected = ([field.dot(field.elements(item), form) for form in forms] for item in (reduced, values))
     pairs = np.sort(_as_one(known[0], known[1], field))
     differences = np.zeros(len(values), dtype=np.bool_)
     for some in np.array_split(np.arange(len(values)), 1 + len(values) * len(pairs) // 2**18):
-        first, second = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, wanted, strict=True))
+        first, second = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, expected, strict=True))
         sums = _as_one(first, second, field)
         index = np.minimum(np.searchsorted(pairs, sums), len(pairs) - 1)
         differences[some] = (pairs[index] == sums).any(axis=1)

@@ -131,10 +131,10 @@ def find_contained(sums: NDArray[Any], dictionary: NDArray[Any]) -> tuple[Ids, I
         dictionary: [n, d].
     """
     rows, absent = _bits(dictionary != 0), _bits(sums == 0)
-    told = np.flatnonzero(rows.any(axis=0)).astype(np.int64)
+    nonzero_columns = np.flatnonzero(rows.any(axis=0)).astype(np.int64)
     where, which = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for index in range(len(sums)):
-        left = told
+        left = nonzero_columns
         for words, without in zip(rows, absent[:, index], strict=True):
             left = left[words[left] & without == 0]
             if not len(left):

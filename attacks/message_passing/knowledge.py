@@ -80,7 +80,7 @@ def by_fetch(tags: Ids, view: View, relay: int, step: Step) -> Ids:
         step: when.
     """
     fetches = [batch for batch in view.messages(Phase.FETCH) if batch.step == step]
-    named = [np.asarray(batch["opening"])[batch.receivers == relay] for batch in fetches]
-    groups = {tuple(label): group[0] for item in named for group in item.tolist() for label in group}
+    openings = [np.asarray(batch["opening"])[batch.receivers == relay] for batch in fetches]
+    groups = {tuple(label): group[0] for item in openings for group in item.tolist() for label in group}
     result = [groups.get(tuple(tag), tag) for tag in tags.tolist()]
     return np.array(result, dtype=np.int64).reshape(-1, 2)

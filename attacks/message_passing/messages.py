@@ -135,12 +135,12 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
         if not own:
             return None
         parties, devices = len(view.parties), view.parties.ids(Role.DEVICE)
-        mine = own[0].owners * parties + own[0].values
+        own_pairs = own[0].owners * parties + own[0].values
         pairs = np.empty(0, dtype=np.int64)
         ends = {(id(item.senders), id(item.receivers)): (item.senders, item.receivers) for item in view.received}
         for senders, receivers in ends.values():
             pairs = np.union1d(pairs, receivers * parties + senders)
-        pairs = np.setdiff1d(pairs, mine)
+        pairs = np.setdiff1d(pairs, own_pairs)
         pairs = pairs[np.isin(pairs % parties, devices)]
         return _NamedDevices(view.parties.index_of(pairs // parties, Role.SILO), pairs % parties)
 
@@ -151,25 +151,25 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
         where most devices are on a boundary, naming some at random would be right most of the time.
         """
         actual = foreign_neighbours(truth)
-        named = np.zeros_like(actual)
-        named[truth.parties.index_of(guess.devices, Role.DEVICE), guess.silos] = True
-        return (_share_seen(named, actual), _advantage_over_pairs(named, actual, truth.silo_of))
+        named_devices = np.zeros_like(actual)
+        named_devices[truth.parties.index_of(guess.devices, Role.DEVICE), guess.silos] = True
+        return (_share_seen(named_devices, actual), _advantage_over_pairs(named_devices, actual, truth.silo_of))
 
 
-def _share_seen(named: NDArray[np.bool_], actual: NDArray[np.bool_]) -> Measurement:
-    certain = ~(named & ~actual).any(axis=0)
-    seen: NDArray[np.bool_] = np.asarray((named & certain).any(axis=1))
+def _share_seen(named_devices: NDArray[np.bool_], actual: NDArray[np.bool_]) -> Measurement:
+    certain = ~(named_devices & ~actual).any(axis=0)
+    visible: NDArray[np.bool_] = np.asarray((named_devices & certain).any(axis=1))
     what = "devices are known by name to a silo that is not theirs."
-    return share_right("vis_node", seen, None, what, reachable=float(actual.any(axis=1).mean()))
+    return share_right("vis_node", visible, None, what, reachable=float(actual.any(axis=1).mean()))
 
 
-def _advantage_over_pairs(named: NDArray[np.bool_], actual: NDArray[np.bool_], silo_of: Ids) -> Measurement:
+def _advantage_over_pairs(named_devices: NDArray[np.bool_], actual: NDArray[np.bool_], silo_of: Ids) -> Measurement:
     foreign = np.ones_like(actual)
     foreign[np.arange(len(silo_of)), silo_of] = False
     positive, negative = actual & foreign, ~actual & foreign
-    result, wrong = int((named & positive).sum()), int((named & negative).sum())
+    result, wrong = int((named_devices & positive).sum()), int((named_devices & negative).sum())
     device = np.broadcast_to(np.arange(len(silo_of))[:, None], foreign.shape)
-    gain = clustered_advantage(named[foreign], positive[foreign], device[foreign], seed=0)
+    gain = clustered_advantage(named_devices[foreign], positive[foreign], device[foreign], seed=0)
     finding = (
         f"Of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {result:,} are "
         f"known to the silo, with {wrong:,} false ones."
@@ -204,18 +204,20 @@ class _VisibleEdges(Attack[ClaimedEdges, MessageTruth]):
         devices = len(truth.silo_of)
         crossing = truth.edges[:, truth.silo_of[truth.edges[0]] != truth.silo_of[truth.edges[1]]]
         source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (guess.sources, guess.targets))
-        named, there = source * devices + target, truth.edges[0] * devices + truth.edges[1]
-        certain = bool(np.isin(named, there).all())
-        hit = np.isin(crossing[0] * devices + crossing[1], named) & certain
+        named_edges, there = source * devices + target, truth.edges[0] * devices + truth.edges[1]
+        certain = bool(np.isin(named_edges, there).all())
+        hit = np.isin(crossing[0] * devices + crossing[1], named_edges) & certain
         share = node_block_proportion(hit, crossing, devices, seed=0)
         density = crossing.shape[1] / max(devices * (devices - 1), 1)
         finding = (
             f"{int(hit.sum()):,} of {len(hit):,} cross-silo messages show a silo both of their ends."
-            if len(named)
+            if len(named_edges)
             else "No message to a silo names both ends of an edge, so there was nothing to read."
         )
         return (
-            Measurement.of_share("vis_edge", share, finding, random=density, prior=density, context=not len(named)),
+            Measurement.of_share(
+                "vis_edge", share, finding, random=density, prior=density, context=not len(named_edges)
+            ),
         )
 
 
@@ -281,14 +283,14 @@ def _by_layer(view: View) -> dict[int, list[ReceivedRows]]:
 def _rows(weight: ReceivedRows, bias: ReceivedRows) -> tuple[Ids, Floats]:
     """The largest column of each weight gradient, with a length: devices [r] and rows [r, d_in]."""
     factors, delta = np.asarray(weight.payload), np.asarray(bias.payload)
-    sent, rows = [np.empty(0, dtype=np.int64)], [np.empty((0, factors.shape[1] - delta.shape[1]), dtype=delta.dtype)]
-    for chosen, dense in _dense(factors, delta.shape[1]):
+    senders, rows = [np.empty(0, dtype=np.int64)], [np.empty((0, factors.shape[1] - delta.shape[1]), dtype=delta.dtype)]
+    for columns, dense in _dense(factors, delta.shape[1]):
         sizes = np.abs(dense).max(axis=1)
         telling = np.flatnonzero(sizes.any(axis=1))
         column = dense[telling, :, sizes[telling].argmax(axis=1)]
-        sent.append(chosen[telling])
-        rows.append(column / _length(dense[telling], column, delta[chosen[telling]])[:, None])
-    return weight.senders[np.concatenate(sent)], np.concatenate(rows)
+        senders.append(columns[telling])
+        rows.append(column / _length(dense[telling], column, delta[columns[telling]])[:, None])
+    return weight.senders[np.concatenate(senders)], np.concatenate(rows)
 
 
 def _length(dense: Floats, column: Floats, delta: Floats) -> Floats:

@@ -131,11 +131,11 @@ def claimed_edges(forward: sparse.csr_array, answering: NDArray[np.bool_] | None
         rows, columns = np.flatnonzero(answering), np.flatnonzero(forward[able].sum(axis=0))
     core = forward[rows][:, columns]
     colours = refine(core, np.zeros(len(rows), dtype=np.int64), np.zeros(len(columns), dtype=np.int64))
-    named = _Colours(np.full(n, -1, dtype=np.int64), colours.tags)
-    named.devices[rows] = colours.devices
+    node_names = _Colours(np.full(n, -1, dtype=np.int64), colours.tags)
+    node_names.devices[rows] = colours.devices
     rest = int(max(colours.devices.max(initial=-1), colours.tags.max(initial=-1))) + 1
-    named.devices[named.devices < 0] = rest  # without a tag in the core, so in no colour of one
-    return certain_edges(forward[:, columns], named)
+    node_names.devices[node_names.devices < 0] = rest  # without a tag in the core, so in no colour of one
+    return certain_edges(forward[:, columns], node_names)
 
 
 class _TagMatching(Attack[ClaimedEdges, MessageTruth]):
@@ -196,9 +196,9 @@ def _received_messages(batches: list[ReceivedRows], relay: int, view: View) -> t
     """What one relay got: int64 [m] device indices of the senders, and int64 [m, 2] tags."""
     senders, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 2), dtype=np.int64)]
     for batch in batches:
-        mine = batch.observers == relay
-        senders.append(view.parties.index_of(batch.senders[mine], Role.DEVICE))
-        words.append(batch["tag"][mine])
+        is_own = batch.observers == relay
+        senders.append(view.parties.index_of(batch.senders[is_own], Role.DEVICE))
+        words.append(batch["tag"][is_own])
     return np.concatenate(senders), np.concatenate(words)
 
 
@@ -221,9 +221,9 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _Patterns | None:  # noqa: ARG002  # needs no parameter
-        sent = [batch for phase in CARRYING for batch in _first(view.messages(phase, direction=Direction.FORWARD))]
-        relays = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(batch.receivers for batch in sent)]))
-        result = [_count_patterns(sent, relay, view) for relay in relays.tolist()]
+        batches = [batch for phase in CARRYING for batch in _first(view.messages(phase, direction=Direction.FORWARD))]
+        relays = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *(batch.receivers for batch in batches)]))
+        result = [_count_patterns(batches, relay, view) for relay in relays.tolist()]
         if not sum(len(item.tags) for item in result):
             return None
         return _Patterns(*(np.concatenate([getattr(item, name) for item in result]) for name in ("tags", "counts")))
@@ -235,26 +235,26 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
         messages without meaning. The prior gives all the most frequent counts.
         """
         known = dict(zip(map(tuple, truth.tags[:, 1:].tolist()), truth.tags[:, 0].tolist(), strict=True))
-        named = np.array([known.get(tag, -1) for tag in map(tuple, guess.tags.tolist())], dtype=np.int64)
+        guesses = np.array([known.get(tag, -1) for tag in map(tuple, guess.tags.tolist())], dtype=np.int64)
         actual = _neighbours_by_silo(truth)
-        shown = named >= 0
-        shown[shown] = actual[named[shown]].any(axis=1)
-        if not shown.any():
+        is_named = guesses >= 0
+        is_named[is_named] = actual[guesses[is_named]].any(axis=1)
+        if not is_named.any():
             return ()
-        theirs, width = actual[named[shown]], guess.counts.shape[1]
-        counts = guess.counts[shown]
-        counts[np.arange(len(counts)), truth.silo_of[named[shown]]] = 0
+        theirs, width = actual[guesses[is_named]], guess.counts.shape[1]
+        counts = guess.counts[is_named]
+        counts[np.arange(len(counts)), truth.silo_of[guesses[is_named]]] = 0
         right = (np.pad(theirs, ((0, 0), (0, width - theirs.shape[1]))) == counts).all(axis=1)
         what = "tags show in which silos, and how many, neighbours an unnamed device has."
-        return (share_right("neighbours by silo", right, named[shown], what, prior=largest_share(theirs)),)
+        return (share_right("neighbours by silo", right, guesses[is_named], what, prior=largest_share(theirs)),)
 
 
 def _count_patterns(batches: list[ReceivedRows], relay: int, view: View) -> _Patterns:
     """What one relay counts of messages that came from silos."""
     ids = view.parties.ids(Role.SILO)
-    mine = [(batch, (batch.receivers == relay) & np.isin(batch.senders, ids)) for batch in batches]
-    silos = np.concatenate([view.parties.index_of(batch.senders[here], Role.SILO) for batch, here in mine])
-    words = [by_fetch(np.asarray(batch["tag"])[here], view, relay, batch.step) for batch, here in mine]
+    relay_batches = [(batch, (batch.receivers == relay) & np.isin(batch.senders, ids)) for batch in batches]
+    silos = np.concatenate([view.parties.index_of(batch.senders[here], Role.SILO) for batch, here in relay_batches])
+    words = [by_fetch(np.asarray(batch["tag"])[here], view, relay, batch.step) for batch, here in relay_batches]
     tags, of_each = np.unique(np.concatenate(words), axis=0, return_inverse=True)
     counts = np.zeros((len(tags), len(ids)), dtype=np.int64)
     np.add.at(counts, (of_each.ravel(), silos), 1)
@@ -381,9 +381,9 @@ def _alone(counts: Mapping[int, int], silent: Ids) -> dict[int, int]:
 
 def _missing(view: View, relay: int) -> dict[int, int]:
     """By round, the messages that are missing in the sums that one relay is asked for."""
-    tags, shown = _words(view, relay, CARRYING, "tag"), _words(view, relay, (Phase.FETCH,), "opening")
+    tags, openings = _words(view, relay, CARRYING, "tag"), _words(view, relay, (Phase.FETCH,), "opening")
     messages = max((int(np.unique(item, return_counts=True)[1].max()) for item in tags.values()), default=0)
-    return {number: _lacking(tags[number], item, messages) for number, item in shown.items() if number in tags}
+    return {number: _lacking(tags[number], item, messages) for number, item in openings.items() if number in tags}
 
 
 def _words(view: View, relay: int, phases: tuple[Phase, ...], name: str) -> dict[int, Ids]:
@@ -391,26 +391,26 @@ def _words(view: View, relay: int, phases: tuple[Phase, ...], name: str) -> dict
     silos, words = view.parties.ids(Role.SILO), dict[int, list[Any]]()
     for phase in phases:
         for rows in view.messages(phase, direction=Direction.FORWARD):
-            mine = (rows.receivers == relay) & np.isin(rows.senders, silos)
-            if mine.any():
-                words.setdefault(rows.step.round, []).append(np.asarray(rows[name])[mine][..., 0])
+            is_own = (rows.receivers == relay) & np.isin(rows.senders, silos)
+            if is_own.any():
+                words.setdefault(rows.step.round, []).append(np.asarray(rows[name])[is_own][..., 0])
     return {number: np.concatenate(item) for number, item in words.items()}
 
 
-def _lacking(tags: Ids, shown: Ids, messages: int) -> int:
+def _lacking(tags: Ids, openings: Ids, messages: int) -> int:
     """Messages that are missing in one round.
 
     Args:
         tags: int64 [m], tags or labels of the messages that are there.
-        shown: int64 [f, k], for each sum that is asked for what opens its tag, or its labels.
+        openings: int64 [f, k], for each sum that is asked for what opens its tag, or its labels.
         messages: D, how many each has under its tag.
     """
-    there = np.isin(shown, tags)
+    there = np.isin(openings, tags)
     if there.any():  # labels, which fetches name
         return int((~there).sum())
     counts = np.sort(np.unique(tags, return_counts=True)[1])
     # The sum of a silent device lacks most messages. One with D partners lacks none, and is taken for one with D - 1.
-    unasked = max(len(counts) - len(shown), 0)
+    unasked = max(len(counts) - len(openings), 0)
     return int((messages - counts[unasked:]).sum())
 
 

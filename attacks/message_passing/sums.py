@@ -123,10 +123,12 @@ def _interpolate_sums(view: View, step: Step, field: PrimeField, T: int) -> Seen
     order = np.lexsort((senders, receivers))
     senders, receivers, shares = senders[order], receivers[order], shares[order]
     targets, first, received = np.unique(receivers, return_index=True, return_counts=True)
-    told = np.zeros(len(view.parties), dtype=np.int64)  # what relays say about the number of rows in each sum
+    reported_counts = np.zeros(
+        len(view.parties), dtype=np.int64
+    )  # what relays say about the number of rows in each sum
     for batch in counts:
-        told[batch.receivers] = batch["count"]
-    terms = told[targets]
+        reported_counts[batch.receivers] = batch["count"]
+    terms = reported_counts[targets]
     usable = np.flatnonzero((received > T) & (terms > 0))
     rows = first[usable, None] + np.arange(T + 1)
     alphas = view.parties.index_of(senders[rows], Role.RELAY) + 1
@@ -177,8 +179,8 @@ class _Differencing(Attack[Determined, MessageTruth]):
 
     def score(self, guess: Determined, truth: MessageTruth) -> tuple[Measurement, ...]:
         rows, targets = guess
-        told = (replace(row, metric="precision", context=True) for row in score_recovered_rows([rows], truth))
-        return _share_read(rows, targets, truth), *told
+        precisions = (replace(row, metric="precision", context=True) for row in score_recovered_rows([rows], truth))
+        return _share_read(rows, targets, truth), *precisions
 
 
 def _solve_rounds(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Determined:
@@ -289,11 +291,11 @@ class _MaliciousSingleNeighbour(RowReader):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> Recovered | None:  # noqa: ARG002  # needs no parameter
-        chosen, decoded = view.own(CHOSEN), view.messages(Phase.DECODED)
-        if not chosen or not decoded:
+        chosen_rows, decoded = view.own(CHOSEN), view.messages(Phase.DECODED)
+        if not chosen_rows or not decoded:
             return None
         neighbour = np.full(len(view.parties), -1, dtype=np.int64)
-        neighbour[chosen[0].owners] = chosen[0].values
+        neighbour[chosen_rows[0].owners] = chosen_rows[0].values
         sender = neighbour[decoded[0].receivers]
         rows = np.asarray(decoded[0].payload)[sender >= 0]
         return (RecoveredRows(decoded[0].step, sender[sender >= 0], rows),)

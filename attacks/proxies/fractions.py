@@ -295,8 +295,8 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         there = actual.any(axis=0)
         if not there.any():
             return ()
-        wanted = actual[np.ix_(guess.clients, there)]
-        right, values = guess.counts[:, there] == wanted, np.bincount(wanted.ravel())
+        expected = actual[np.ix_(guess.clients, there)]
+        right, values = guess.counts[:, there] == expected, np.bincount(expected.ravel())
         skipped = f" For {guess.skipped:,} classes there was too much to try." if guess.skipped else ""
         what = (
             f"How many labelled nodes of a class a client has is read off one sum of shares right {{}} times.{skipped}"

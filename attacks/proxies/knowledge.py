@@ -114,8 +114,8 @@ class ProxyRows:
     @property
     def present(self) -> NDArray[np.bool_]:
         """Bool [k, C]: whether there is a share or a proxy of the class."""
-        sent = np.nan_to_num(self.products) != 0
-        return np.asarray((self.shares > 0) | sent.any(axis=2), dtype=np.bool_)
+        is_sent = np.nan_to_num(self.products) != 0
+        return np.asarray((self.shares > 0) | is_sent.any(axis=2), dtype=np.bool_)
 
     @property
     def proxies(self) -> Floats:

@@ -93,18 +93,18 @@ def attack(name: str) -> Attack[Any, Any]:
 
 def _load_attack(point: EntryPoint) -> Attack[Any, Any]:
     """The attack that an entry point names."""
-    named = plugins.load_plugin(point)
+    target = plugins.load_plugin(point)
     try:
-        made = named() if isinstance(named, type) else named
+        instance = target() if isinstance(target, type) else target
     except Exception as error:
         raise InputError(
             f"entry point {point.name} of {GROUP} must name an attack that is made without arguments; found {error!r}"
         ) from error
-    if not isinstance(made, Attack):
+    if not isinstance(instance, Attack):
         raise InputError(f"entry point {point.name} of {GROUP} must name an attack; found {point.value}")
-    if not isinstance(made.card, Card):
-        raise InputError(f"card of {point.value} must be a Card; found {made.card!r}")
-    return made
+    if not isinstance(instance.card, Card):
+        raise InputError(f"card of {point.value} must be a Card; found {instance.card!r}")
+    return instance
 
 
 PAPERS: Mapping[str, str] = MappingProxyType({
@@ -141,5 +141,5 @@ def papers(source: str) -> dict[str, str]:
 
     An attack from outside writes the address itself into its source.
     """
-    named = {name: PAPERS[name] for name in _NAMES.findall(source)}
-    return named | {address.removeprefix("https://"): address for address in _ADDRESS.findall(source)}
+    references = {name: PAPERS[name] for name in _NAMES.findall(source)}
+    return references | {address.removeprefix("https://"): address for address in _ADDRESS.findall(source)}

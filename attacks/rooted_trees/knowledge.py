@@ -145,17 +145,17 @@ _Sums = tuple[Ids, Ids, sparse.csr_array, Floats]
 
 
 def _apart(
-    view: View, client: ClientEdges, asked: sparse.csr_array, received: list[tuple[ReceivedRows, NDArray[np.bool_]]]
+    view: View, client: ClientEdges, requests: sparse.csr_array, received: list[tuple[ReceivedRows, NDArray[np.bool_]]]
 ) -> _Sums | None:
     """A sum for each own node and other client; those of one client come in the order of the nodes asked about."""
     hops: list[dict[int, Floats]] = []
-    for batch, mine in received:
-        owners = view.parties.index_of(batch.senders[mine], Role.SILO)
-        payload = np.asarray(batch.payload, dtype=np.float64)[mine]
+    for batch, is_own in received:
+        owners = view.parties.index_of(batch.senders[is_own], Role.SILO)
+        payload = np.asarray(batch.payload, dtype=np.float64)[is_own]
         hops.append({owner: payload[owners == owner] for owner in np.unique(owners).tolist()})
     nodes, senders, parts, values = [], [], [], []
     for sender in sorted(set.intersection(*(set(hop) for hop in hops))):
-        theirs = _at_client(client, asked, sender)
+        theirs = _at_client(client, requests, sender)
         there = np.flatnonzero(np.diff(theirs.indptr))
         if all(len(hop[sender]) == len(there) for hop in hops):
             nodes.append(there)
@@ -170,21 +170,26 @@ def _apart(
     return (*ends, members, np.concatenate(values, axis=1)[:, order])
 
 
-def _at_client(client: ClientEdges, asked: sparse.csr_array, index: int) -> sparse.csr_array:
+def _at_client(client: ClientEdges, requests: sparse.csr_array, index: int) -> sparse.csr_array:
     """The neighbours that another client has, of those asked about: 0/1 CSR [n, n]."""
-    theirs = sparse.csr_array(asked @ sparse.diags_array((client.client_of == index).astype(np.float64)))
+    theirs = sparse.csr_array(requests @ sparse.diags_array((client.client_of == index).astype(np.float64)))
     theirs.eliminate_zeros()
     return theirs
 
 
-def _totals(view: View, client: ClientEdges, asked: sparse.csr_array) -> _Sums | None:
+def _totals(view: View, client: ClientEdges, requests: sparse.csr_array) -> _Sums | None:
     """A sum for each own node over its neighbours at all clients."""
     layers = sorted({rows.step.layer for rows in rows_of(view, TOTALS) if rows.step.round == 0})
     noted = rows_by_layer(view, TOTALS, client, layers)
     if noted is None:
         return None
     values, there = noted
-    told = np.flatnonzero(there & values.any(axis=(0, 2)) & (np.diff(asked.indptr) > 0))
-    if not len(told):
+    answered_rows = np.flatnonzero(there & values.any(axis=(0, 2)) & (np.diff(requests.indptr) > 0))
+    if not len(answered_rows):
         return None
-    return told, np.full(len(told), EVERYBODY), sparse.csr_array(asked[told]), values[:, told]
+    return (
+        answered_rows,
+        np.full(len(answered_rows), EVERYBODY),
+        sparse.csr_array(requests[answered_rows]),
+        values[:, answered_rows],
+    )

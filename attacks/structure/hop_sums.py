@@ -103,11 +103,11 @@ class _QueryRowSpace(_Solving):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> SolvedRows | None:  # noqa: ARG002  # needs no parameter
-        asked = rows_of(view, OWN_QUERIES)
-        if not asked:
+        query_rows = rows_of(view, OWN_QUERIES)
+        if not query_rows:
             return None
-        queries = stack_rows(asked)
-        owners = view.parties.index_of(np.concatenate([rows.owners for rows in asked]), Role.SILO)
+        queries = stack_rows(query_rows)
+        owners = view.parties.index_of(np.concatenate([rows.owners for rows in query_rows]), Role.SILO)
         batches = [batch for batch in view.messages(Phase.QUERY_ANSWERS) if not batch.step.evaluation]
         step = max((batch.step for batch in batches), key=lambda step: step.round, default=Step(0))
         last = [batch for batch in batches if batch.step == step]
@@ -115,11 +115,11 @@ class _QueryRowSpace(_Solving):
         solved = []
         for observer, target in np.unique(np.stack([queries.observers, targets]), axis=1).T.tolist():
             here, party = (queries.observers == observer) & (targets == target), view.parties.ids(Role.SILO)[target]
-            told = [
+            answer_rows = [
                 np.asarray(batch.payload, dtype=np.float64)[(batch.observers == observer) & (batch.senders == party)]
                 for batch in last
             ]
-            answers = np.concatenate(told) if told else np.empty((0, 1))
+            answers = np.concatenate(answer_rows) if answer_rows else np.empty((0, 1))
             solved.append(_solve_answers(int(owners[here].min()), target, queries.values[here, 1:], answers))
         return SolvedRows.of_all(step, solved)
 
@@ -134,16 +134,16 @@ def leaking_although_allowed(rows: SolvedRows) -> tuple[int, int]:
 
 
 def _solve_answers(
-    asker: int, target: int, queries: Floats, told: Floats
+    asker: int, target: int, queries: Floats, answers: Floats
 ) -> tuple[tuple[int, int, int, int, int], Ids, Floats]:
     """Solves the answers [q, 1 + c] to queries [m, 3] (own node, foreign node, weight)."""
     nodes, column = np.unique(queries[:, 1].astype(np.int64), return_inverse=True)
-    answered, first = np.unique(told[:, 0].astype(np.int64), return_index=True)
+    answered, first = np.unique(answers[:, 0].astype(np.int64), return_index=True)
     there = np.isin(queries[:, 0], answered)
     row = np.searchsorted(answered, queries[there, 0].astype(np.int64))
     matrix = np.zeros((len(answered), len(nodes)))
     np.add.at(matrix, (row, column[there]), queries[there, 2])
-    solution, sums = solver(matrix), told[first, 1:]
+    solution, sums = solver(matrix), answers[first, 1:]
     values = solution.weights @ sums
     moved = np.abs(solution.weights) @ (ROUNDING * np.abs(sums).max(axis=1, initial=0.0))
     sure = moved <= CLOSE * np.linalg.norm(values, axis=1)
@@ -263,9 +263,11 @@ def _explain_changes(system: _HopSystem) -> ForeignEdges:
     hops, count, c = system.rows.shape
     width = max(hops - 1, 0) * c
     known, later = (rows.transpose(1, 0, 2).reshape(count, width) for rows in (system.rows[:-1], system.rows[1:]))
-    ours = system.client.neighbours[:, system.known.nodes].T
-    inside = (ours @ system.own[:-1].transpose(1, 0, 2).reshape(ours.shape[1], -1)).reshape(count, width)
-    degree = 1 + ours.sum(axis=1)
+    own_neighbours = system.client.neighbours[:, system.known.nodes].T
+    inside = (own_neighbours @ system.own[:-1].transpose(1, 0, 2).reshape(own_neighbours.shape[1], -1)).reshape(
+        count, width
+    )
+    degree = 1 + own_neighbours.sum(axis=1)
     # a node that is refused its sum over foreign neighbours counts neither them nor itself among theirs
     changes = np.stack([degree[:, None] * later - known - inside, later - known])
     slack = (degree + 3) * system.known.error + degree * system.unit

@@ -91,13 +91,13 @@ def _solve_share(client: ClientEdges, sender: int, share: sparse.csr_array) -> F
         sender: index of the client that sent it.
         share: float64 CSR [n, n].
     """
-    asked = np.flatnonzero(client.client_of == sender)
-    rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
+    unknown_nodes = np.flatnonzero(client.client_of == sender)
+    rows = np.flatnonzero(client.neighbours[:, unknown_nodes].sum(axis=1))
     part = share[rows]
     columns = np.unique(part.indices).astype(np.int64)
-    solution = solver(client.neighbours[rows][:, asked].toarray())
+    solution = solver(client.neighbours[rows][:, unknown_nodes].toarray())
     ends, others = neighbour_lists(solution.weights @ part[:, columns])
-    return ForeignEdges.of_client(client, asked[solution.unknowns[ends]], columns[others])
+    return ForeignEdges.of_client(client, unknown_nodes[solution.unknowns[ends]], columns[others])
 
 
 def neighbour_lists(rows: Floats) -> tuple[Ids, Ids]:
@@ -187,17 +187,17 @@ def _recover_adjacency(
 
 def _solve(client: ClientEdges, sender: int, share: sparse.csr_array, known: _KnownRows, *, whole: bool) -> None:
     """Adds the rows that a share determines once the known ones are taken out of it."""
-    asked = np.flatnonzero((client.client_of == sender) & ~known.nodes)
-    rows = np.flatnonzero(client.neighbours[:, asked].sum(axis=1))
+    unknown_nodes = np.flatnonzero((client.client_of == sender) & ~known.nodes)
+    rows = np.flatnonzero(client.neighbours[:, unknown_nodes].sum(axis=1))
     if not len(rows):
         return
     theirs = (client.client_of == sender) & known.nodes
     edges = client.neighbours[rows]
     rest = sparse.csr_array(share[rows] - edges @ sparse.diags_array(theirs.astype(np.float64)) @ known.rows)
-    solution = solver(edges[:, asked].toarray())
+    solution = solver(edges[:, unknown_nodes].toarray())
     values = sparse.csr_array(sparse.csr_array(solution.weights) @ rest)
     sound = _sound(values, whole=whole)
-    known.add(asked[solution.unknowns[sound]], values[np.flatnonzero(sound)])
+    known.add(unknown_nodes[solution.unknowns[sound]], values[np.flatnonzero(sound)])
 
 
 def _peel(client: ClientEdges, first: _KnownRows, square: _KnownRows) -> None:
@@ -210,9 +210,9 @@ def _peel(client: ClientEdges, first: _KnownRows, square: _KnownRows) -> None:
         unknown.eliminate_zeros()
         single = np.flatnonzero(np.diff(unknown.indptr) == 1)
         nodes, index = np.unique(unknown[single].indices.astype(np.int64), return_index=True)
-        chosen = single[index]
-        scale = sparse.diags_array(degrees[chosen].astype(np.float64))
-        rows = sparse.csr_array(scale @ square.rows[saying[chosen]] - around[chosen] @ first.rows)
+        singles = single[index]
+        scale = sparse.diags_array(degrees[singles].astype(np.float64))
+        rows = sparse.csr_array(scale @ square.rows[saying[singles]] - around[singles] @ first.rows)
         sound = _sound(rows, whole=True)
         if not sound.any():
             return
@@ -253,10 +253,10 @@ class _HopFingerprint(_ListedNeighbours):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> ForeignEdges | None:  # noqa: ARG002  # needs no parameter
-        held = rows_of(view, HOP_ROWS, layer=2)
-        if not held:
+        hop_rows = rows_of(view, HOP_ROWS, layer=2)
+        if not hop_rows:
             return None
-        rows, n = stack_rows(held), view.parties.counts[Role.DEVICE]
+        rows, n = stack_rows(hop_rows), view.parties.counts[Role.DEVICE]
         parts = [
             self._explain_rows(client, held_matrix(rows.of(client.observer), n))
             for client in clients_of(view)
@@ -268,12 +268,12 @@ class _HopFingerprint(_ListedNeighbours):
         reciprocal = _reciprocal_degrees(rest, crossing, self.tolerance)
         n = len(client.owned)
         agree, differ = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
-        asked = np.zeros(n, dtype=np.int64)  # rows that could say something about a neighbour
+        informative = np.zeros(n, dtype=np.int64)  # rows that could say something about a neighbour
         for v in np.flatnonzero(np.diff(crossing.indptr)).tolist():
             terms = _row(crossing, v)[0]
             if len(terms) > self.most_terms or not reciprocal[terms].all():
                 continue
-            asked[terms] += 1
+            informative[terms] += 1
             columns, values = _row(rest, v)
             which, inside = one_explanation(reciprocal[terms], values, self.tolerance)
             pairs = terms[:, None] * n + columns[which]
@@ -283,7 +283,7 @@ class _HopFingerprint(_ListedNeighbours):
         pair, votes = np.unique(np.concatenate(agree), return_counts=True)
         pairs, silent = np.unique(np.concatenate(differ), return_counts=True)
         votes[np.isin(pair, pairs)] += silent[np.isin(pairs, pair)]
-        unanimous = pair[votes == asked[pair // n]]
+        unanimous = pair[votes == informative[pair // n]]
         return ForeignEdges.of_client(client, unanimous // n, unanimous % n)
 
 
@@ -297,10 +297,10 @@ def _foreign_part(client: ClientEdges, squared: sparse.csr_array) -> sparse.csr_
     Returns:
         CSR [n, n]: at (v, u) the sum of 1 / d_w over the foreign neighbours w of v that are u or neighbours of u.
     """
-    mine = client.owned.astype(np.float64)
-    looped = sparse.csr_array(client.neighbours + sparse.diags_array(mine))
+    is_own = client.owned.astype(np.float64)
+    looped = sparse.csr_array(client.neighbours + sparse.diags_array(is_own))
     degree = looped.sum(axis=1)
-    within = looped @ sparse.diags_array(mine / np.maximum(degree, 1))
+    within = looped @ sparse.diags_array(is_own / np.maximum(degree, 1))
     return sparse.csr_array(sparse.diags_array(degree) @ squared - within @ looped)
 
 
@@ -368,8 +368,8 @@ def random_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) -
     order = np.argsort(owner_of, kind="stable")
     starts = np.searchsorted(owner_of[order], owner_of[like])
     sizes = np.bincount(owner_of)[owner_of[like]]
-    drawn = order[starts + rng.integers(sizes)] if like.size else like
-    return drawn[:, (drawn[0] != drawn[1]) & (_entries_at(edges, drawn) == 0)]
+    draws = order[starts + rng.integers(sizes)] if like.size else like
+    return draws[:, (draws[0] != draws[1]) & (_entries_at(edges, draws) == 0)]
 
 
 def two_hop_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) -> Ids:
@@ -426,10 +426,10 @@ class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
     def infer(
         self, view: View, public: PublicParameters  # noqa: ARG002  # needs no parameter
     ) -> tuple[_ColumnDirections, ...] | None:  # fmt: skip
-        held = rows_of(view, COMBINED_ROWS)
-        if not held:
+        combined_rows = rows_of(view, COMBINED_ROWS)
+        if not combined_rows:
             return None
-        rows, n = stack_rows(held), view.parties.counts[Role.DEVICE]
+        rows, n = stack_rows(combined_rows), view.parties.counts[Role.DEVICE]
         result = (_directions(client, held_matrix(rows.of(client.observer), n)) for client in clients_of(view))
         return tuple(item for item in result if item.directions.nnz) or None
 

@@ -143,9 +143,9 @@ class HeldFeatures:
 def foreign_features(view: View) -> dict[int, HeldFeatures]:
     """The structure features of other clients' nodes, by observing client: as held in the end, else as received."""
     received = _received_rows(view)
-    held = _last_rows(view, SHARED_FEATURES)
-    clients = sorted(set(received) | set(held))
-    return {client: _join_rows(held.get(client), received.get(client)) for client in clients}
+    last_rows = _last_rows(view, SHARED_FEATURES)
+    clients = sorted(set(received) | set(last_rows))
+    return {client: _join_rows(last_rows.get(client), received.get(client)) for client in clients}
 
 
 def own_features(view: View) -> dict[int, HeldFeatures]:
@@ -190,19 +190,19 @@ def _last_rows(view: View, name: str) -> dict[int, NDArray[Any]]:
     return {owner: np.concatenate(rows) for owner, rows in parts.items()}
 
 
-def _join_rows(held: NDArray[Any] | None, received: tuple[Floats, Ids] | None) -> HeldFeatures:
+def _join_rows(rows: NDArray[Any] | None, received: tuple[Floats, Ids] | None) -> HeldFeatures:
     """Rows as held, with the owners that messages tell; rows as received where none are held."""
-    if held is None:
+    if rows is None:
         assert received is not None
-        held = received[0]
-    nodes, first = np.unique(held[:, 0].astype(np.int64), return_index=True)
+        rows = received[0]
+    nodes, first = np.unique(rows[:, 0].astype(np.int64), return_index=True)
     owners = np.full(len(nodes), -1, dtype=np.int64)
     if received is not None:
-        sent = received[0][:, 0].astype(np.int64)
-        place = np.minimum(np.searchsorted(nodes, sent), len(nodes) - 1)
-        known = nodes[place] == sent
+        sent_nodes = received[0][:, 0].astype(np.int64)
+        place = np.minimum(np.searchsorted(nodes, sent_nodes), len(nodes) - 1)
+        known = nodes[place] == sent_nodes
         owners[place[known]] = received[1][known]
-    return HeldFeatures(nodes, held[first, 1:], owners)
+    return HeldFeatures(nodes, rows[first, 1:], owners)
 
 
 WHOLE = 1e-3

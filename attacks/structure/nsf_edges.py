@@ -156,8 +156,8 @@ def _read_degrees(view: View) -> list[_ReadDegrees]:
     edges, size = own_rows(view, OWN_EDGES), len(view.parties.ids(Role.DEVICE))
     degrees: list[_ReadDegrees] = []
     solvers: dict[bytes, DegreeMultisets] = {}
-    for client, held in foreign_features(view).items():
-        sums = neighbour_sums(held.values)
+    for client, feature in foreign_features(view).items():
+        sums = neighbour_sums(feature.values)
         if sums is None:
             continue
         present = sums.degrees
@@ -166,7 +166,7 @@ def _read_degrees(view: View) -> list[_ReadDegrees]:
             present = np.concatenate([present, own[edges[client][:, 0]]])
         looped = np.unique(present[present > 0]) + 1
         solver = solvers.setdefault(looped.tobytes(), DegreeMultisets(looped))
-        degrees.append(_ReadDegrees(client, held.nodes, sums.degrees, solver.neighbours(sums)))
+        degrees.append(_ReadDegrees(client, feature.nodes, sums.degrees, solver.neighbours(sums)))
     return degrees
 
 
@@ -299,8 +299,8 @@ class PairScores:
             scores = np.where(rows[:, None] < np.arange(size), np.prod(parts, axis=0), -np.inf).ravel()
             best, kept = np.append(best, scores), np.append(kept, start * size + np.arange(len(scores)))
             if len(best) > count:
-                chosen = np.argpartition(-best, count - 1)[:count]
-                best, kept = best[chosen], kept[chosen]
+                top_pairs = np.argpartition(-best, count - 1)[:count]
+                best, kept = best[top_pairs], kept[top_pairs]
         return self.nodes[np.stack([kept // max(size, 1), kept % max(size, 1)])]
 
 
@@ -325,10 +325,10 @@ def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRa
     edges, near = (np.stack(item.nonzero()).astype(np.int64) for item in (adjacency, adjacency @ adjacency))
     far = near[:, ~_is_edge(near, edges, size) & (near[0] != near[1])]
     most = -(-MOST // len(scored))
-    drawn = [_sample_pairs(item.nodes, edges, far, truth.silo_of, most, rng) for item in scored]
-    if not sum(pairs.shape[1] for pairs, *_ in drawn):
+    samples = [_sample_pairs(item.nodes, edges, far, truth.silo_of, most, rng) for item in scored]
+    if not sum(pairs.shape[1] for pairs, *_ in samples):
         return None
-    kinds = list(zip(*drawn, strict=True))
+    kinds = list(zip(*samples, strict=True))
     positive, alike, random, hops = (
         np.concatenate([item.of(pairs) for item, pairs in zip(scored, kind, strict=True)]) for kind in kinds
     )
@@ -363,11 +363,11 @@ class _NsfCosineEdges(InformedAttack[RankedPairs, EmbeddingModel, StructureTruth
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         result = []
-        for client, held in foreign_features(view).items():
-            rows = embed_features(held, known)
+        for client, feature in foreign_features(view).items():
+            rows = embed_features(feature, known)
             length = np.linalg.norm(rows, axis=1, keepdims=True)
             rows = rows / np.where(length > 0, length, 1)
-            result.append(PairScores(client, held.nodes, ((rows, rows),)))
+            result.append(PairScores(client, feature.nodes, ((rows, rows),)))
         return tuple(result) or None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -388,7 +388,7 @@ class _NsfWalkEdges(Attack[RankedPairs, StructureTruth]):
 
     def infer(self, view: View, public: PublicParameters) -> RankedPairs | None:  # noqa: ARG002  # needs no parameter
         edges = own_rows(view, OWN_EDGES)
-        result = [_likely(read, edges.get(read.observer)) for read in _read_degrees(view)]
+        result = [_likely(degree, edges.get(degree.observer)) for degree in _read_degrees(view)]
         return tuple(result) or None
 
     def score(self, guess: RankedPairs, truth: StructureTruth) -> tuple[Measurement, ...]:

@@ -179,10 +179,10 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
             return None
         same: dict[tuple[int, bytes, bytes], tuple[Ids, ...] | None] = {}  # what clients hold alike is matched once
         result = []
-        for client, held in foreign_features(view).items():
-            there = replace(held, values=comparable(held.values))
-            for owner in np.unique(held.owners[held.owners >= 0]).tolist():
-                group = there.only(held.owners == owner)
+        for client, feature in foreign_features(view).items():
+            there = replace(feature, values=comparable(feature.values))
+            for owner in np.unique(feature.owners[feature.owners >= 0]).tolist():
+                group = there.only(feature.owners == owner)
                 key = owner, group.nodes.tobytes(), group.values.tobytes()
                 if key not in same:
                     same[key] = self._among(group, copy, known.owners)
@@ -226,8 +226,8 @@ def by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | No
     here, there = bucket.ravel()[: len(rows)], bucket.ravel()[len(rows) :]
     names = np.full((len(rows), 1), -1, dtype=np.int64)
     for item in np.intersect1d(here, there).tolist():
-        mine, theirs = np.flatnonzero(here == item), np.flatnonzero(there == item)
-        names[mine, 0] = theirs[nearest(rows[mine], table[theirs], 1, rng)[:, 0]]
+        own_nodes, theirs = np.flatnonzero(here == item), np.flatnonzero(there == item)
+        names[own_nodes, 0] = theirs[nearest(rows[own_nodes], table[theirs], 1, rng)[:, 0]]
     return names
 
 
@@ -307,14 +307,14 @@ class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTr
         listed = _Crawl(undirected_adjacency(known.edges, len(owner_of)), copy, owner_of)
         edges, names, size = own_rows(view, OWN_EDGES), own_rows(view, OWN_NAMES), len(view.parties.ids(Role.DEVICE))
         result = [
-            _at_client(client, held, edges[client], names[client], listed, size)
-            for client, held in foreign_features(view).items()
+            _at_client(client, feature, edges[client], names[client], listed, size)
+            for client, feature in foreign_features(view).items()
             if client in edges and client in names
         ]
         if not sum(len(columns[0]) for columns in result):
             return None
-        observers, nodes, named, unaided = (np.concatenate(column) for column in zip(*result, strict=True))
-        return _NamedNeighbours(observers, nodes, named, unaided, known.rate)
+        observers, nodes, guessed_names, unaided = (np.concatenate(column) for column in zip(*result, strict=True))
+        return _NamedNeighbours(observers, nodes, guessed_names, unaided, known.rate)
 
     def guess_without(self, guess: _NamedNeighbours, known: CrawledGraph, parties: Directory) -> _NamedNeighbours:  # noqa: ARG002  # found beside the other
         """Names by own edges and the crawl, which are there before any message."""

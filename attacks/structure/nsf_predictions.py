@@ -70,16 +70,16 @@ class _KnownNodes:
         """
         rows, table = self._tables()
         column = _degree_column(table, degrees[self.own.nodes])
-        chosen = slice(None) if column is None else slice(column, column + 1)
-        return self._nearest(rows[:, chosen], table[:, chosen], np.arange(len(table)))
+        columns = slice(None) if column is None else slice(column, column + 1)
+        return self._nearest(rows[:, columns], table[:, columns], np.arange(len(table)))
 
     def _tables(self) -> tuple[Floats, Floats]:
         both = comparable(np.concatenate([self.foreign.values, self.own.values]))
         return _standardise(both[: len(self.foreign.nodes)], both[len(self.foreign.nodes) :])
 
     def _nearest(self, rows: Floats, table: Floats, among: Ids) -> Ids:
-        chosen = nearest(rows, table[among], 1, np.random.default_rng(self.client))[:, 0]
-        return np.asarray(self.own.nodes[among[chosen]])
+        nearest_rows = nearest(rows, table[among], 1, np.random.default_rng(self.client))[:, 0]
+        return np.asarray(self.own.nodes[among[nearest_rows]])
 
 
 def _known_nodes(view: View) -> list[_KnownNodes]:
@@ -121,7 +121,7 @@ class _Lent(Attack[NodeClaims, StructureTruth]):
     which: int  # of degrees and ego networks
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs none
-        return NodeClaims.of_all((known.client, known.foreign.nodes, self.lent(known)) for known in _known_nodes(view))
+        return NodeClaims.of_all((node.client, node.foreign.nodes, self.lent(node)) for node in _known_nodes(view))
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         """The share that is right; random is a random own node's value, the prior the most frequent one.
@@ -173,9 +173,9 @@ class _Labels(InformedAttack[NodeClaims, EmbeddingModel, StructureTruth]):
     training: bool
 
     def infer_with(self, view: View, public: PublicParameters, known: EmbeddingModel) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        held = foreign_features(view).items()
+        features = foreign_features(view).items()
         return NodeClaims.of_all(
-            (client, item.nodes, embed_features(item, known).argmax(axis=1)) for client, item in held
+            (client, item.nodes, embed_features(item, known).argmax(axis=1)) for client, item in features
         )
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
@@ -194,8 +194,8 @@ class _NsfMembership(Attack[NodeClaims, StructureTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> NodeClaims | None:  # noqa: ARG002  # needs no parameter
-        held = foreign_features(view).items()
-        return NodeClaims.of_all((client, item.nodes, np.linalg.norm(item.values, axis=1)) for client, item in held)
+        features = foreign_features(view).items()
+        return NodeClaims.of_all((client, item.nodes, np.linalg.norm(item.values, axis=1)) for client, item in features)
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:
         training = truth.labelled[guess.nodes]

@@ -156,8 +156,8 @@ def mean_states(view: View, layout: VirtualSlices) -> tuple[_MeanState, ...]:
 
 def _handed_out(means: dict[int, Floats], layout: VirtualSlices) -> dict[int, Floats]:
     """By round, what the server sent: the mean of the round before, and in the first round what it starts from."""
-    sent = {number + 1: state for number, state in means.items()}
-    return sent if layout.start is None else {**sent, 0: layout.start}
+    states = {number + 1: state for number, state in means.items()}
+    return states if layout.start is None else {**states, 0: layout.start}
 
 
 def _summands(view: View, layout: VirtualSlices) -> dict[int, tuple[Ids, Floats]]:

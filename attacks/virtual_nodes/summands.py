@@ -114,24 +114,24 @@ class _VirtualNodeClients(InformedAttack[_LinkedSummands, VirtualSlices, Virtual
 
 def _link_rounds(rounds: tuple[RoundStates, ...], part: slice) -> list[Ids]:
     """For each round but the first the names of its summands."""
-    named, result = np.zeros_like(directions(rounds[0].states[:, part])), []
+    named_directions, result = np.zeros_like(directions(rounds[0].states[:, part])), []
     for before, now in pairwise(rounds):
-        named = named + directions(before.states[:, part])
-        result.append(before.clients[links(directions(now.states[:, part]), named, now.number)])
+        named_directions = named_directions + directions(before.states[:, part])
+        result.append(before.clients[links(directions(now.states[:, part]), named_directions, now.number)])
     return result
 
 
-def links(unnamed: Floats, named: Floats, seed: int) -> Ids:
+def links(unnamed: Floats, named_rows: Floats, seed: int) -> Ids:
     """For each row the one among as many named rows that it goes best with, int64 [k].
 
     Args:
         unnamed: float64 [k, d]; shuffled first, so that where a row lies in the record decides nothing.
-        named: float64 [k, d].
+        named_rows: float64 [k, d].
         seed: of the shuffle.
     """
     order = np.random.default_rng(seed).permutation(len(unnamed))
-    lengths = np.maximum(np.linalg.norm(named, axis=1), np.finfo(np.float64).tiny)
-    rows, columns = linear_sum_assignment(unnamed[order] @ named.T / lengths, maximize=True)
+    lengths = np.maximum(np.linalg.norm(named_rows, axis=1), np.finfo(np.float64).tiny)
+    rows, columns = linear_sum_assignment(unnamed[order] @ named_rows.T / lengths, maximize=True)
     result = np.empty(len(order), dtype=np.int64)
     result[order[rows]] = columns
     return result
@@ -282,12 +282,12 @@ class _VirtualNodeLabels(InformedAttack[_ShareGuess, VirtualSlices, VirtualNodeT
 def _changes(view: View, layout: VirtualSlices, work: LocalWork) -> tuple[Ids, list[Change]]:
     """What each client did in each round of which the server knows what it had handed out, and which client it was."""
     clients, changes = [], []
-    for seen in client_states(view, layout):
-        if seen.sent is None:
+    for states in client_states(view, layout):
+        if states.sent is None:
             continue
-        for client, state, weight in zip(seen.clients.tolist(), seen.states, seen.weights.tolist(), strict=True):
+        for client, state, weight in zip(states.clients.tolist(), states.states, states.weights.tolist(), strict=True):
             clients.append(client)
-            changes.append(Change(seen.sent, state[: layout.entries], work.steps(weight)))
+            changes.append(Change(states.sent, state[: layout.entries], work.steps(weight)))
     return np.array(clients, dtype=np.int64), changes
 
 
@@ -311,8 +311,8 @@ def _of_shares(guess: _ShareGuess, actual: Floats) -> Measurement:
 def _of_commonest(guess: _ShareGuess, actual: Floats) -> Measurement:
     """A client with several commonest labels counts whichever of them is named."""
     commonest = actual == actual.max(axis=1, keepdims=True)
-    right, named = commonest[guess.clients, guess.shares.argmax(axis=1)], commonest[guess.clients]
-    prior, random = float(named.mean(axis=0).max()), float(named.mean())
+    right, guessed_labels = commonest[guess.clients, guess.shares.argmax(axis=1)], commonest[guess.clients]
+    prior, random = float(guessed_labels.mean(axis=0).max()), float(guessed_labels.mean())
     what = "Of {} clients the commonest label is named."
     return share_right(COMMONEST, right, None, what, random=random, prior=prior)
 
@@ -372,8 +372,8 @@ def _bounds(shares: Floats, actual: Floats, even: float) -> Interval:
     rounds = len(shares)
     if rounds == 1:
         return Interval(-1.0, 1.0)
-    drawn = np.random.default_rng(0).integers(rounds, size=(DRAWS, rounds))
-    gains = even - _distance(shares[drawn].mean(axis=1), actual)
+    resamples = np.random.default_rng(0).integers(rounds, size=(DRAWS, rounds))
+    gains = even - _distance(shares[resamples].mean(axis=1), actual)
     low, high = np.percentile(gains, (2.5, 97.5))
     value = even - float(_distance(shares.mean(axis=0), actual))  # means of fewer rounds lie further off
     return Interval(min(float(low), value), max(float(high), value))

@@ -30,7 +30,9 @@ class TwoHeads(MessageLayer):
         return torch.hstack([head.local_state(h) for head in self.heads])
 
     def message(self, kept, degrees):
-        return torch.hstack([one.message(h, degrees) for one, h in zip(self.heads, kept.chunk(HEADS, 1), strict=True)])
+        return torch.hstack(
+            [head.message(h, degrees) for head, h in zip(self.heads, kept.chunk(HEADS, 1), strict=True)]
+        )
 
     def update(self, kept, sums, degrees):
         parts = zip(self.heads, kept.chunk(HEADS, 1), sums.chunk(HEADS, 1), strict=True)

@@ -132,10 +132,10 @@ class Limits:
     batches: int = 16
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            object.__setattr__(self, one.name, integer_of(getattr(self, one.name), one.name))
-            if getattr(self, one.name) < 1:
-                raise InputError(f"{one.name} must be at least 1; found {getattr(self, one.name)}")
+        for field in fields(self):
+            object.__setattr__(self, field.name, integer_of(getattr(self, field.name), field.name))
+            if getattr(self, field.name) < 1:
+                raise InputError(f"{field.name} must be at least 1; found {getattr(self, field.name)}")
 
     def check_clients(self, clients: int) -> None:
         """Raises `InputError` for more clients than these."""

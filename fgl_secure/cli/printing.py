@@ -86,8 +86,8 @@ def describe_comparison(comparison: MethodComparison) -> str:
     """Title, table, what was left out and why; colours only on a terminal."""
     from fgl_secure.methods.comparison import columns, rows, summary, title
 
-    there, here = Console(), io.StringIO()
-    console = Console(file=here, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
+    there, buffer = Console(), io.StringIO()
+    console = Console(file=buffer, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
     console.print(title(comparison), style="bold", markup=False, highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
     for index, heading in enumerate(columns(comparison)):
@@ -98,7 +98,7 @@ def describe_comparison(comparison: MethodComparison) -> str:
     console.print(summary(comparison), markup=False, highlight=False)
     for item in comparison.left_out:
         console.print(f"{item.title} is left out: {item.reason}.", markup=False, highlight=False)
-    return "\n".join(line.rstrip() for line in here.getvalue().splitlines())
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
 
 
 def describe_entry(entry: LedgerEntry) -> str:

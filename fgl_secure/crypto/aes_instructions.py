@@ -55,8 +55,8 @@ def _has(*features: str) -> bool:
     settings = numba.config
     if sys.byteorder != "little" or settings.DISABLE_JIT or settings.CPU_NAME or settings.CPU_FEATURES:
         return False
-    known = binding.get_host_cpu_features()
-    return all(known.get(feature, False) for feature in features)
+    host_cpu_features = binding.get_host_cpu_features()
+    return all(host_cpu_features.get(feature, False) for feature in features)
 
 
 @cache

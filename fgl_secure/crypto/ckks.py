@@ -155,9 +155,11 @@ def load(item: Any, context: Any, stream: bytes) -> Any:
 
 
 def _wrap_uncompressed(content: bytes) -> bytes:
-    made = _seal().Serialization.SEALHeader()
-    version = (made.version_major, made.version_minor)
-    return _HEADER.pack(made.magic, made.header_size, *version, 0, 0, _HEADER.size + len(content)) + content
+    seal_header = _seal().Serialization.SEALHeader()
+    version = (seal_header.version_major, seal_header.version_minor)
+    return (
+        _HEADER.pack(seal_header.magic, seal_header.header_size, *version, 0, 0, _HEADER.size + len(content)) + content
+    )
 
 
 @contextmanager
@@ -334,12 +336,12 @@ class RunningSums:
 
 def _both(evaluator: Any, total: Any, cipher: Any) -> Any:
     """A new ciphertext, so that a term that is refused half way leaves the sums as they were."""
-    made = _seal().Ciphertext()
+    ciphertext = _seal().Ciphertext()
     try:
-        evaluator.add(total, cipher, made)
+        evaluator.add(total, cipher, ciphertext)
     except REFUSALS as error:  # SEAL refuses a sum that hides nothing
         raise ProtocolError("ciphertexts must add up to one that hides its plaintext; found two that cancel") from error
-    return made
+    return ciphertext
 
 
 class ReceiverKey:
@@ -440,9 +442,9 @@ class ReceiverKey:
 
         SEAL hands plaintexts out as NTTs; added to a ciphertext of zero they can be transformed back.
         """
-        here, plain, shown = ring(self.parameters.chain), _seal().Plaintext(), _seal().Ciphertext()
+        here, plain, ciphertext = ring(self.parameters.chain), _seal().Plaintext(), _seal().Ciphertext()
         here.evaluator.transform_to_ntt_inplace(cipher)
         self._decryptor.decrypt(cipher, plain)
-        here.evaluator.add_plain(self._probe, plain, shown)
-        here.evaluator.transform_from_ntt_inplace(shown)
-        return here.centered_coefficients(shown)
+        here.evaluator.add_plain(self._probe, plain, ciphertext)
+        here.evaluator.transform_from_ntt_inplace(ciphertext)
+        return here.centered_coefficients(ciphertext)

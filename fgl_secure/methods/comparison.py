@@ -248,9 +248,9 @@ def compare(
     source = source_of(data)
     _check(schemes, attacks, seeds, device)
     known = {seed: _facts(source, seed) for seed in seeds}
-    chosen = [_with_epochs(item, epochs) for item in methods or [method_of(name)() for name in names()]]
+    selection = [_with_epochs(item, epochs) for item in methods or [method_of(name)() for name in names()]]
     left, runs, fitting = list[_LeftOut](), list[Run](), list[Method]()
-    for method in chosen:
+    for method in selection:
         try:
             scheme = fitting_scheme(method, source, schemes)
         except InputError as error:
@@ -320,8 +320,8 @@ def fitting_scheme(method: Method, source: Source, schemes: Sequence[str]) -> st
     Raises:
         InputError: none does, or the method is for other data; the message says why.
     """
-    wanted: tuple[type, ...] = (Data, FederatedGraph) if method.data is Data else (method.data,)
-    if not isinstance(source, wanted):
+    data_kinds: tuple[type, ...] = (Data, FederatedGraph) if method.data is Data else (method.data,)
+    if not isinstance(source, data_kinds):
         needs = "one graph that is dealt to silos" if method.data is Data else "a set of many small graphs"
         raise InputError(f"data must be {needs} for {method.title}")
     refusals = []

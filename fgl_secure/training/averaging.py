@@ -163,8 +163,8 @@ class AveragedRounds(TrainingRounds):
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """Scores the model, takes steps, and takes over the mean."""
-        own = counts_of(self.silo, self.learner.classes(self.graph))
-        return self.figures(own, self.learner.step(self.graph), self.learner.training_nodes)
+        counts = counts_of(self.silo, self.learner.classes(self.graph))
+        return self.figures(counts, self.learner.step(self.graph), self.learner.training_nodes)
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Scores the model as it is."""

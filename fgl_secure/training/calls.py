@@ -68,8 +68,8 @@ class Call:
         """What must be the same for all silos."""
         width = None if self.rows is None else self.rows.shape[-1]
         lengths = tuple((to, term if isinstance(term, int) else len(term)) for to, term in self.terms.items())
-        told = self.grid, self.numbers, self.counts, self.parts, self.least, self.output
-        return self.topology, self.step, self.bound, self.sizes, width, lengths, self.phase, *told
+        shape = self.grid, self.numbers, self.counts, self.parts, self.least, self.output
+        return self.topology, self.step, self.bound, self.sizes, width, lengths, self.phase, *shape
 
 
 AnswerCall = Callable[[Call], Any]

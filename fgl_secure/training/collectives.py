@@ -176,14 +176,14 @@ class Collectives:
             torch.autograd.backward([tensor for tensor, _ in ends], [gradient for _, gradient in ends])
 
     def _sums(self, rows: torch.Tensor, step: Step) -> torch.Tensor:
-        wanted = len(self.silo.nodes) if self._setting.rows is None else self._setting.rows
-        if rows.ndim != 2 or len(rows) != wanted:
-            raise InputError(f"rows must be [{wanted}, d]; found {list(rows.shape)}")
-        given, code, exponent = rows.detach().cpu().contiguous().numpy(), self._setting.row_code, 0
+        row_count = len(self.silo.nodes) if self._setting.rows is None else self._setting.rows
+        if rows.ndim != 2 or len(rows) != row_count:
+            raise InputError(f"rows must be [{row_count}, d]; found {list(rows.shape)}")
+        payload, code, exponent = rows.detach().cpu().contiguous().numpy(), self._setting.row_code, 0
         try:
             if code is not None:
-                exponent = self._ranges.of_rows(given, code)
-            sums = self._call(Call(NEIGHBOURS, step, shrunk(given, exponent)))
+                exponent = self._ranges.of_rows(payload, code)
+            sums = self._call(Call(NEIGHBOURS, step, shrunk(payload, exponent)))
         except InputError as error:
             when = f"round {step.round}, layer {step.layer}, {step.direction} pass"
             raise type(error)(f"{error} ({when})") from error
@@ -392,8 +392,8 @@ class Collectives:
             return shrunk(result, -exponents)
         units = np.append(grid.encode(values) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
-        told: Floats = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
-        return shrunk(told, grid.fraction_bits - exponents)
+        means: Floats = self._call(Call(SERVER, step, units, bound, grid=grid, counts=1, parts=(len(units) - 1,)))
+        return shrunk(means, grid.fraction_bits - exponents)
 
     def ratios(
         self, parts: Sequence[Array], denominators: Array, counts: Ids = _NO_COUNTS, *, grid: FixedPoint | None = None
@@ -423,10 +423,10 @@ class Collectives:
         rows = np.concatenate([grid.encode(shrunk(values, exponents)), counts])
         step = self._clock.next_sum(SERVER)
         call = Call(SERVER, step, rows, grid.largest, grid=grid, counts=len(counts), parts=lengths)
-        told: Floats = self._call(call)
+        means: Floats = self._call(call)
         index = sum(lengths)
-        quotients = shrunk(told[:index], exponents[index:].max(initial=0) - exponents[:index])
-        return np.split(quotients, np.cumsum(lengths))[:-1], told[index:].astype(np.int64)
+        quotients = shrunk(means[:index], exponents[index:].max(initial=0) - exponents[:index])
+        return np.split(quotients, np.cumsum(lengths))[:-1], means[index:].astype(np.int64)
 
     def server(
         self,
@@ -457,7 +457,7 @@ class Collectives:
         Raises:
             InputError: a value is not finite or beyond the grid's bound; nothing was sent.
         """
-        given, grid = grid, grid or self._setting.grid
+        given_grid, grid = grid, grid or self._setting.grid
         index = min(sum(parts), len(values))
         exponents = self._ranges.of_entries(
             values, (*parts, len(values) - index) if index else (len(values),), grid.bound
@@ -469,7 +469,7 @@ class Collectives:
             result, sums = self._low(of.weigh(reals[:index]), whole, most, of, exponents[:index], output=output)
             return shrunk(np.concatenate([result, grid.decode(sums[:kept])]), -exponents), sums[kept:]
         rows = np.concatenate([grid.encode(reals), counts])
-        step, code = self._clock.next_sum(SERVER), given if output is None else grid
+        step, code = self._clock.next_sum(SERVER), given_grid if output is None else grid
         total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=code, counts=len(counts), output=output))
         return shrunk(grid.decode(total[: len(values)]), -exponents), total[len(values) :]
 

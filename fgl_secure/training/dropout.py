@@ -37,6 +37,6 @@ class CoinDropout:
             return hidden
         some = self._among if self._among is not None and len(self._among) == len(hidden) else None
         shape = hidden.shape if some is None else (self._everybody, hidden.shape[1])
-        drawn = torch.rand(shape, generator=self._coins).to(hidden.device)
-        mask = (drawn if some is None else drawn[some]) >= self._rate
+        draws = torch.rand(shape, generator=self._coins).to(hidden.device)
+        mask = (draws if some is None else draws[some]) >= self._rate
         return hidden * mask / (1 - self._rate)

@@ -125,9 +125,9 @@ class SageModel(NodeModel):
         hidden: torch.Tensor = (
             graph.rows @ self.own[0] + graph.neighbours @ (graph.rows @ self.told[0]) + self.biases[0]
         )
-        for own, told, bias in zip(self.own[1:], self.told[1:], self.biases[1:], strict=True):
+        for own, neighbour_weight, bias in zip(self.own[1:], self.told[1:], self.biases[1:], strict=True):
             hidden = dropout(torch.relu(hidden), training=self.training)
-            hidden = hidden @ own + graph.neighbours @ (hidden @ told) + bias
+            hidden = hidden @ own + graph.neighbours @ (hidden @ neighbour_weight) + bias
         return hidden
 
 

@@ -213,7 +213,7 @@ class OneProcess:
         rows = [_rows(call) for call in calls]
         if first.topology == NEIGHBOURS:
             sums = self._neighbours.sum(_spread(rows, self._rows), first.step)
-            return [sums[own] for own in self._nodes]
+            return [sums[node] for node in self._nodes]
         return self._member_sums(rows, first) if first.topology == MEMBERS else self._server_sum(rows, first)
 
     def _member_sums(self, rows: list[Array], call: Call) -> Sequence[Array]:
@@ -222,7 +222,7 @@ class OneProcess:
         devices, silos = self._channel.parties.ids(Role.DEVICE), self._channel.parties.ids(Role.SILO)[self._silo_of]
         size = FLOAT_BYTES * rows[0].shape[1]
         self._channel.send_sizes(Phase.CORRECT, call.step, devices, silos, size)
-        return [own.sum(axis=0, dtype=np.float64) for own in rows]
+        return [row.sum(axis=0, dtype=np.float64) for row in rows]
 
     def _gradients_of(self, calls: list[Call]) -> Sequence[list[Array] | None]:
         first, order = calls[0], np.argsort(np.concatenate(self._nodes))
@@ -259,11 +259,11 @@ class OneProcess:
             bits = np.broadcast_to(np.packbits(enough), (len(silos), -(-width // 8)))
             self._channel.send(Phase.OPENED, call.step, np.repeat(server, len(silos)), silos, bits)
             return [enough] * len(rows)
-        told = quotients(total, call.parts) if call.parts else total
-        sizes = FLOAT_BYTES * len(told)
+        decoded = quotients(total, call.parts) if call.parts else total
+        sizes = FLOAT_BYTES * len(decoded)
         self._channel.send_sizes(Phase.MODEL, call.step, np.repeat(server, len(silos)), silos, sizes)
-        self._channel.note_inputs(RECEIVED, call.step, silos, np.broadcast_to(told, (len(silos), len(told))))
-        return [told] * len(rows)
+        self._channel.note_inputs(RECEIVED, call.step, silos, np.broadcast_to(decoded, (len(silos), len(decoded))))
+        return [decoded] * len(rows)
 
     def _client_sums(self, calls: list[Call]) -> list[Array]:
         silos, nothing = self._channel.parties.ids(Role.SILO), np.empty(0, dtype=np.int64)
@@ -326,9 +326,9 @@ class OneProcess:
 
 def _spread(rows: list[Array], places: list[Array]) -> Array:
     """Rows of all silos in one order, from those of each silo and their places."""
-    out = np.empty((sum(len(own) for own in places), rows[0].shape[1]), dtype=rows[0].dtype)
-    for own, part in zip(places, rows, strict=True):
-        out[own] = part
+    out = np.empty((sum(len(place) for place in places), rows[0].shape[1]), dtype=rows[0].dtype)
+    for place, part in zip(places, rows, strict=True):
+        out[place] = part
     return out
 
 

@@ -83,8 +83,8 @@ class Schedule:
         Raises:
             InputError: a value is out of its field's range.
         """
-        given = {name: value for name, value in choices.items() if value is not None}
-        return replace(self, **given) if given else self
+        overrides = {name: value for name, value in choices.items() if value is not None}
+        return replace(self, **overrides) if overrides else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def _layers(
 ) -> tuple[nn.ModuleList, list[nn.Parameter]]:
     """Return layers with copies of the weights of a module's convolutions, and the parameters that were copied."""
     origins: dict[int, nn.Parameter] = {}
-    made = nn.ModuleList()
+    layers = nn.ModuleList()
     for name in order:
 
         def copy_parameter(parameter: Any, place: str = f"module.{name}".rstrip(".")) -> nn.Parameter:
@@ -162,8 +162,8 @@ def _layers(
             return result
 
         part = module.get_submodule(name)
-        made.append(_MAKERS[type(part).__name__](part, copy_parameter))
-    return made, [origins[id(item)] for item in made.parameters()]
+        layers.append(_MAKERS[type(part).__name__](part, copy_parameter))
+    return layers, [origins[id(item)] for item in layers.parameters()]
 
 
 def _gcn(part: Any, copied: _Copy) -> MessageLayer:
@@ -208,10 +208,12 @@ def _order(twin: nn.Module, width: int) -> tuple[list[str], float]:
     for part in order:
         expected += [part, part, *(rates[:1] if part is not order[-1] else ())]
     if called.calls != expected or len(order) != len(names):
-        told = ", ".join(names[item] if isinstance(item, nn.Module) else f"dropout {item}" for item in called.calls)
+        names_in_order = ", ".join(
+            names[item] if isinstance(item, nn.Module) else f"dropout {item}" for item in called.calls
+        )
         raise InputError(
             "module must call each convolution once, one after another, with one rate of dropout between them or none, "
-            f"and no dropout elsewhere; found, as they begin and end: {told or 'no call'}"
+            f"and no dropout elsewhere; found, as they begin and end: {names_in_order or 'no call'}"
         )
     if not torch.equal(trained, _output(twin.eval(), x, edges)):
         raise InputError(
@@ -233,13 +235,13 @@ def _check_equal(twin: nn.Module, order: list[str], width: int) -> None:
         x, edges = _random_graph(width, nodes, scale, symmetric)
         layers, origins = _layers(twin, order, torch.float64)
         with torch.enable_grad():
-            theirs, ours = _output(twin, x, edges), _on_whole_graph(layers, x, edges)
+            theirs, own_output = _output(twin, x, edges), _on_whole_graph(layers, x, edges)
             without = _output(twin, x, edges, learning=False)
-            if ours.shape == theirs.shape and ours.shape[1] > 1 and not _near(ours, theirs):
-                ours = torch.log_softmax(ours, dim=1)
-            if ours.shape == theirs.shape and _near(ours, theirs) and _near(without, ours):
+            if own_output.shape == theirs.shape and own_output.shape[1] > 1 and not _near(own_output, theirs):
+                own_output = torch.log_softmax(own_output, dim=1)
+            if own_output.shape == theirs.shape and _near(own_output, theirs) and _near(without, own_output):
                 weights = torch.randn_like(theirs)
-                slopes = _slopes(theirs, weights, origins), _slopes(ours, weights, list(layers.parameters()))
+                slopes = _slopes(theirs, weights, origins), _slopes(own_output, weights, list(layers.parameters()))
                 if all(_near(our, their.t()) for their, our in zip(*slopes, strict=True)):
                     continue
         raise InputError(

@@ -219,8 +219,8 @@ class Ranges:
         if modulus is None:  # without a field, silos that reach a level are counted
             reached = (reached != 0).astype(np.int64)
         call = Call(SERVER, step, reached, bound=0 if modulus else 1, least=1, output=_RANGES)
-        told: NDArray[np.bool_] = self._ask(call)
-        return [_FACTOR_BITS * count for count in levels.reached_levels(told, range(len(bounds)))]
+        reached_levels: NDArray[np.bool_] = self._ask(call)
+        return [_FACTOR_BITS * count for count in levels.reached_levels(reached_levels, range(len(bounds)))]
 
     def of_rows(self, rows: Array, code: FixedPoint) -> int:
         """Return the exponent of rows for neighbours [m, d]; negative where their bound is wider than all rows need."""
@@ -362,8 +362,8 @@ class LowSums:
         values = values + shrunk(self._kept_errors(name, len(values)), exponents) if feedback else values
         levels = of.levels(modulus)
         reached = levels.encode(of.magnitudes(values), StepCoins(key, first))
-        told: NDArray[np.bool_] = ask(Call(SERVER, first, reached, least=1))
-        bounds = of.bounds(levels.reached_levels(told, range(len(of.lengths))))
+        is_reached: NDArray[np.bool_] = ask(Call(SERVER, first, reached, least=1))
+        bounds = of.bounds(levels.reached_levels(is_reached, range(len(of.lengths))))
         numbers = LowPrecision(bits, of.lengths, bounds, len(whole), most)
         row, errors = numbers.round(values, whole, StepCoins(key, second))
         if feedback:

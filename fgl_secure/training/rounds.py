@@ -108,9 +108,9 @@ class TrainingRounds(Program):
         """
         marks = self.marks(predicted)
         own_losses = np.zeros(len(marks), dtype=np.float32) if losses is None else losses
-        own = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
-        facts, counts = self.silo.facts, np.rint(own[1:] * self.count_scales).astype(np.int64)
-        row, parts = np.append(values, own[0] / max(facts.labelled, 1)), (len(values),) * bool(len(values))
+        members = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
+        facts, counts = self.silo.facts, np.rint(members[1:] * self.count_scales).astype(np.int64)
+        row, parts = np.append(values, members[0] / max(facts.labelled, 1)), (len(values),) * bool(len(values))
         sums, everybodys = self.talk.server(row, counts, parts=parts)
         return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)
 

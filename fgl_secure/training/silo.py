@@ -131,7 +131,7 @@ class Silo:
         Raises:
             InputError: there is no such silo.
         """
-        own = graph.devices_of(silo)
+        devices = graph.devices_of(silo)
         inside = graph.silo_of == silo
         edges = (heard or graph).edges
         edges = edges[:, inside[edges[0]] | inside[edges[1]]]
@@ -141,10 +141,10 @@ class Silo:
         for other in range(graph.num_silos):
             places[graph.silo_of == other] = np.arange((graph.silo_of == other).sum())
         table = np.stack([foreign, graph.silo_of[foreign], places[foreign]], axis=1)
-        masks = (graph.train_mask[own], graph.validation_mask[own], graph.test_mask[own])
-        labels = np.maximum(graph.labels[own], 0)  # a node without one is in no mask
-        rows = (graph.graph.features_of(own), labels, *masks, graph.in_degree[own].astype(np.int64))
-        return cls(facts or facts_of(graph, heard), silo, own, *rows, narrow(edges, graph.num_devices), table)
+        masks = (graph.train_mask[devices], graph.validation_mask[devices], graph.test_mask[devices])
+        labels = np.maximum(graph.labels[devices], 0)  # a node without one is in no mask
+        rows = (graph.graph.features_of(devices), labels, *masks, graph.in_degree[devices].astype(np.int64))
+        return cls(facts or facts_of(graph, heard), silo, devices, *rows, narrow(edges, graph.num_devices), table)
 
     @classmethod
     def all_of(cls, graph: FederatedGraph, heard: FederatedGraph | None = None) -> list[Silo]:

@@ -98,10 +98,10 @@ class SharedKeyClients(AggregationClients):
     def _hear_keys(self, messages: Messages) -> Hear:
         """Everybody's keys: checked, and agreed on."""
         n, context = self.terms.n, self._context
-        read = self._listed_keys(messages, n)
+        listed_keys = self._listed_keys(messages, n)
 
         def hear(row: int, at: int) -> None:
-            public, me = read(row, at, np.arange(n)), int(self.parties[at])
+            public, me = listed_keys(row, at, np.arange(n)), int(self.parties[at])
             others = {v: (int(self.terms.clients[v]), key) for v, (key,) in public.items() if v != self._places[at]}
             self._pairs.agree(at, self._secrets[at, SEALING].tobytes(), context, me, others)
 

@@ -297,12 +297,14 @@ class EncodedFactors:
         shared: Mapping[int, NDArray[np.float64]] = NOTHING_SHARED,
     ) -> None:
         codes = [code.of(product) for product in layout.products]
-        one = [None if left is None else _Side(codes[n].left, left, n, layout.products[n].left_bits)
-               for n, left in enumerate(lefts)]  # fmt: skip
+        one = [None if largest_left is None else _Side(codes[n].left, largest_left, n, layout.products[n].left_bits)
+               for n, largest_left in enumerate(lefts)]  # fmt: skip
         other = [_Side(codes[n].right, right, n) for n, right in enumerate(rights)]
-        self.largest_lefts = [shared[n] if left is None else left.largest_units for n, left in enumerate(one)]
-        for n, (left, right) in enumerate(zip(self.largest_lefts, other, strict=True)):
-            codes[n].check_products(left, right.largest_units, n)
+        self.largest_lefts = [
+            shared[n] if largest_left is None else largest_left.largest_units for n, largest_left in enumerate(one)
+        ]
+        for n, (largest_left, right) in enumerate(zip(self.largest_lefts, other, strict=True)):
+            codes[n].check_products(largest_left, right.largest_units, n)
         result = [side for side in layout.in_order(one, other, static=static) if side is not None]
         self._sides = [(side.quantizer, side.factor, side.largest) for side in result]
         narrow = max(code.left.largest, code.right.largest) < 2**31

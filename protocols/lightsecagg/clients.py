@@ -70,10 +70,10 @@ class LightSecAggClients(MaskedClients):
     def _hear_keys(self, messages: Messages) -> Hear:
         """Everybody's keys, and that of a receiver that is somebody else: checked, and agreed on."""
         n, context = self.terms.n, self._context
-        read, receivers_key = self._listed_keys(messages, n), self._receivers_key(messages)
+        listed_keys, receivers_key = self._listed_keys(messages, n), self._receivers_key(messages)
 
         def hear(row: int, at: int) -> None:
-            public, me = read(row, at, np.arange(n)), int(self.parties[at])
+            public, me = listed_keys(row, at, np.arange(n)), int(self.parties[at])
             others = {v: (int(self.terms.clients[v]), key) for v, (key,) in public.items() if v != self._places[at]}
             receiver = self._agree_with_receiver(at, receivers_key(row), context)
             self._pairs.agree(at, self._secrets[at, SEALING].tobytes(), context, me, others)
@@ -92,13 +92,13 @@ class LightSecAggClients(MaskedClients):
 
     def _share_masks(self, which: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
         n, nothing, has = self.terms.n, bytes(self._pairs.box_bytes(self._plan.code.width)), self._pairs.has
-        for index, own in zip(which.tolist(), secrets, strict=True):
+        for index, secret in zip(which.tolist(), secrets, strict=True):
             place = int(self._places[index])
-            coded = self._encode_mask(index, own, context)
+            coded = self._encode_mask(index, secret, context)
             self._own[..., index, :], self._holds[index, place] = coded[..., place, :], True
             others = [v for v in range(n) if v != place]
             names = {v: int(self.terms.clients[v]) for v in others if has[index, v]}
-            said = self._pairs.wrap_keys(index, own[SEALING].tobytes(), context, int(self.parties[index]), names)
+            said = self._pairs.wrap_keys(index, secret[SEALING].tobytes(), context, int(self.parties[index]), names)
             sealed = [self._seal_coded(index, v, coded, said[v], context) if v in said else nothing for v in others]
             boxes = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(1, n - 1, len(nothing))
             fields = {"boxes": boxes, "given": has[[index]]}
@@ -129,18 +129,18 @@ class LightSecAggClients(MaskedClients):
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _hear_shares(self, messages: Messages) -> Hear:
         """Who shared, and the coded masks that a client holds from now on."""
-        n, needed, width, context = self.terms.n, self.terms.threshold, self._plan.code.width, self._context
-        told = flags_of(messages, "told", n)
+        n, threshold, width, context = self.terms.n, self.terms.threshold, self._plan.code.width, self._context
+        flags = flags_of(messages, "told", n)
         boxes = bytes_of(messages, "boxes", n - 1, self._pairs.box_bytes(width))
 
         def hear(row: int, at: int) -> None:
             place = int(self._places[at])
-            self._check_known(at, told[row], self._pairs.has[at], "clients that shared")
-            of = {v: boxes[row, v - (v > place)].tobytes() for v in np.flatnonzero(told[row]).tolist()}
+            self._check_known(at, flags[row], self._pairs.has[at], "clients that shared")
+            of = {v: boxes[row, v - (v > place)].tobytes() for v in np.flatnonzero(flags[row]).tolist()}
             keys, result = self._unseal_boxes(at, of, width, context)
-            if len(result) + 1 < needed:
+            if len(result) + 1 < threshold:
                 raise ProtocolError(
-                    f"coded masks of at least {needed} clients must open as sealed for client {place}; "
+                    f"coded masks of at least {threshold} clients must open as sealed for client {place}; "
                     f"found {len(result) + 1}"
                 )
             self._pairs.keep(at, keys)

@@ -57,15 +57,15 @@ class LightSecAggServer(AggregationServer):
     def _hear_shares(self, messages: Messages) -> Hear:
         """A sealed box for each other client."""
         n = self.terms.n
-        given = flags_of(messages, "given", n)
+        flags = flags_of(messages, "given", n)
         boxes = bytes_of(messages, "boxes", n - 1, self._box_bytes)
 
         def hear(row: int, client: int) -> None:
             others = self._listed.copy()
             others[client] = False
-            if not np.array_equal(given[row], others):
+            if not np.array_equal(flags[row], others):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
-            self._given[client], self._boxes[client] = given[row], boxes[row]
+            self._given[client], self._boxes[client] = flags[row], boxes[row]
 
         return hear
 

@@ -128,13 +128,13 @@ class MaskingClients(DrawingClients):
     def _hear_keys(self, messages: Messages) -> Hear:
         """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
         drawn = self._hear_draw(messages)
-        read, receivers_key = self._listed_keys(messages, self._plan.degree + 1), self._receivers_key(messages)
+        listed_keys, receivers_key = self._listed_keys(messages, self._plan.degree + 1), self._receivers_key(messages)
 
         def hear(row: int, at: int) -> None:
             draw = drawn(row, at)
             seed = b"" if draw is None else draw.seed
             circles = self._plan.circles(self.now, seed)
-            public = read(row, at, circles.closed_neighbours[self._places[at]])
+            public = listed_keys(row, at, circles.closed_neighbours[self._places[at]])
             if draw is not None:
                 draw.check_keys(public)
             self._agree_on(at, public, receivers_key(row), circles, self._plan.context(self.now, seed))
@@ -246,26 +246,27 @@ class MaskingClients(DrawingClients):
         """Who shared, the shares that a client holds from now on, and the masks with those that lead it."""
         circles, context = self._circles, self._context
         plan, k, c = self._plan, self._plan.degree, self._crypto
-        told = flags_of(messages, "told", k)
+        flags = flags_of(messages, "told", k)
         boxes = bytes_of(messages, "boxes", k, self._pairs.box_bytes(plan.sealed_elements))
         wrapped = bytes_of(messages, "wrapped", plan.max_initiated, c.wrapped_bytes) if c.wrapped_bytes else None
 
         def hear(row: int, at: int) -> None:
             place = int(self._places[at])
-            self._check_known(at, told[row], self._pairs.has[at], "clients that shared")
-            if int(told[row].sum()) + 1 < plan.required_shares:
+            self._check_known(at, flags[row], self._pairs.has[at], "clients that shared")
+            if int(flags[row].sum()) + 1 < plan.required_shares:
                 raise ProtocolError(
-                    f"shares must be those of at least {plan.required_shares} clients; found {int(told[row].sum()) + 1}"
+                    f"shares must be those of at least {plan.required_shares} clients; "
+                    f"found {int(flags[row].sum()) + 1}"
                 )
-            of = {j: boxes[row, j].tobytes() for j in np.flatnonzero(told[row]).tolist()}
+            of = {j: boxes[row, j].tobytes() for j in np.flatnonzero(flags[row]).tolist()}
             keys, result = self._unseal_boxes(at, of, plan.sealed_elements, context)
             if len(result) + 1 < plan.required_shares:
                 raise ProtocolError(
                     f"shares of at least {plan.required_shares} clients must open as sealed for client {place}; "
                     f"found {len(result) + 1}"
                 )
-            masks = {} if wrapped is None else self._masks_heard(at, told[row], wrapped[row], circles, context)
-            self._told[at] = told[row]
+            masks = {} if wrapped is None else self._masks_heard(at, flags[row], wrapped[row], circles, context)
+            self._told[at] = flags[row]
             self._pairs.keep(at, keys)
             for j, key in masks.items():
                 self._mask[at, j] = np.frombuffer(key, dtype=np.uint8)

@@ -261,15 +261,15 @@ class DrawingClients(MaskedClients):
     def _receive_commitments(self, messages: Messages) -> Hear:
         """All commitments, a client's own among them: from now on it takes part in no draw from others."""
         n, least = self.terms.n, self.terms.threshold
-        made, entries = flags_of(messages, "made", n), bytes_of(messages, "pledges", n, COMMITMENT_BYTES)
+        flags, entries = flags_of(messages, "made", n), bytes_of(messages, "pledges", n, COMMITMENT_BYTES)
 
         def hear(row: int, at: int) -> None:
             place = int(self._places[at])
-            if int(made[row].sum()) < least:
-                raise ProtocolError(f"a graph must be drawn by {least} clients; found {made[row].sum()}")
-            if not made[row, place] or entries[row, place].tobytes() != self._commit(at):
+            if int(flags[row].sum()) < least:
+                raise ProtocolError(f"a graph must be drawn by {least} clients; found {flags[row].sum()}")
+            if not flags[row, place] or entries[row, place].tobytes() != self._commit(at):
                 raise ProtocolError(f"own commitment must come back as client {place} made it; it does not")
-            self._keep_commitments(at, made[row], entries[row])
+            self._keep_commitments(at, flags[row], entries[row])
 
         return hear
 

@@ -177,15 +177,15 @@ class MaskingServer(AggregationServer):
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _hear_shares(self, messages: Messages) -> Hear:
         """A sealed box for each neighbour that a client was told of."""
-        given = flags_of(messages, "given", self._plan.degree)
+        flags = flags_of(messages, "given", self._plan.degree)
         boxes = bytes_of(messages, "boxes", *self._boxes.shape[1:])
         wrapped = bytes_of(messages, "wrapped", *self._wrapped.shape[1:]) if self._crypto.wrapped_bytes else None
         circles = self._circles
 
         def hear(row: int, client: int) -> None:
-            if not np.array_equal(given[row], self._listed[circles.neighbours[client]]):
+            if not np.array_equal(flags[row], self._listed[circles.neighbours[client]]):
                 raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
-            self._given[client], self._boxes[client] = given[row], boxes[row]
+            self._given[client], self._boxes[client] = flags[row], boxes[row]
             if wrapped is not None:
                 self._wrapped[client] = wrapped[row]
 
@@ -295,18 +295,18 @@ class MaskingServer(AggregationServer):
     def _hear_opened(self, messages: Messages) -> Hear:
         """Shares of what is asked for, as far as a client holds them."""
         k, circles = self._plan.degree, self._plan.circles(self.now, self._seed)
-        given = flags_of(messages, "given", k + 1)
+        flags = flags_of(messages, "given", k + 1)
         shares = elements_of(messages, "shares", self._crypto.field, k + 1, self._plan.words)
 
         def hear(row: int, client: int) -> None:
             told = np.insert(self._told[client], circles.self_index[client], True)
             strangers = np.flatnonzero(
-                given[row] & ~(told & (self._asked[circles.closed_neighbours[client]] != UnmaskRequest.NOTHING))
+                flags[row] & ~(told & (self._asked[circles.closed_neighbours[client]] != UnmaskRequest.NOTHING))
             )
             if len(strangers):
                 owner = int(circles.closed_neighbours[client, strangers[0]])
                 raise ProtocolError(f"owners of shares must be clients that this stage allows; found client {owner}")
-            self._opened[client], self._shares[..., client, :, :] = given[row], shares[..., row, :, :]
+            self._opened[client], self._shares[..., client, :, :] = flags[row], shares[..., row, :, :]
 
         return hear
 
@@ -335,11 +335,11 @@ class MaskingServer(AggregationServer):
         The own masks of who is in it, and what neighbours in it put on for the others.
         """
         terms, asked, length = self.terms, self._asked, self.terms.length
-        opened, context = self._secrets(circles), self._plan.context(self.now, self._seed)
+        secrets, context = self._secrets(circles), self._plan.context(self.now, self._seed)
         masks: list[Mask] = []
         signs: list[int] = []
         for u in np.flatnonzero(asked == UnmaskRequest.SELF_MASK).tolist():
-            masks.append(self._crypto.mask_of_seed(opened[u], context, int(terms.clients[u]), length))
+            masks.append(self._crypto.mask_of_seed(secrets[u], context, int(terms.clients[u]), length))
             signs.append(-1)
         for u in np.flatnonzero(asked == UnmaskRequest.MASK_KEY).tolist():
             near = {
@@ -348,7 +348,7 @@ class MaskingServer(AggregationServer):
                 if asked[v] == UnmaskRequest.SELF_MASK and self._told[v, circles.reverse_index[u, j]]
             }
             name, public = int(terms.clients[u]), self._keys[u, MASK_KEY].tobytes()
-            result = self._crypto.masks_of_key(opened[u], public, context, name, near, length)
+            result = self._crypto.masks_of_key(secrets[u], public, context, name, near, length)
             for j, mask in result.items():
                 masks.append(mask)
                 signs.append(1 if u < circles.neighbours[u, j] else -1)

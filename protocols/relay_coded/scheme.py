@@ -245,7 +245,7 @@ class RelayCoded(Scheme):
         """Half of the field."""
         return (self.field.modulus - 1) // 2
 
-    def fit(self, topology: Topology) -> RelayCoded:
+    def adapt(self, topology: Topology) -> RelayCoded:
         """The scheme over 2^61 - 1 for members: the gradient of a device with many neighbours has room there."""
         if topology.name != MEMBERS:
             return self
@@ -285,7 +285,7 @@ class RelayCoded(Scheme):
 
     def encoding(self, topology: Topology) -> FixedPoint:
         """As `fixed_point` says; of gradients over the larger field."""
-        return self.fit(topology).fixed_point(topology.terms)
+        return self.adapt(topology).fixed_point(topology.terms)
 
     def fixed_point(self, terms: int) -> FixedPoint:
         """The map into the field for sums of up to `terms` rows.

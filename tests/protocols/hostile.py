@@ -169,7 +169,7 @@ def arrivals(scheme: Scheme) -> list[Arrival]:
     for name in TOPOLOGIES:
         parties, topology = small(name, scheme)
         if scheme.refuses(topology) is None:
-            _run(scheme.fit(topology), parties, topology, found)
+            _run(scheme.adapt(topology), parties, topology, found)
         if isinstance(scheme, CodedProducts) and name == MEMBERS:
             _run_products(scheme, parties, topology, found)
     return found

@@ -173,7 +173,7 @@ def _serving(name: str) -> list[str]:
 @cache
 def _claim(scheme: Scheme, where: str) -> Claim:
     wanted = topology(where, parties(scheme))
-    return scheme.fit(wanted).claim_for(wanted)
+    return scheme.adapt(wanted).claim_for(wanted)
 
 
 def _by_claim(scheme: Scheme) -> list[tuple[list[str], Claim]]:

@@ -140,9 +140,9 @@ def _run(
     requests = np.stack([pairs.asking, pairs.asked, silo[pairs.asked]], axis=1)
     channel.note_inputs(ASKED, Step(0), silos[silo[pairs.asking]], requests)
     truth = TreeTruth(graph.silo_of, graph.edges, values)
-    known = PublicTopology(graph.edges, silo, HopRules(least_group(setting.scheme), setting.neighbours))
+    public_topology = PublicTopology(graph.edges, silo, HopRules(least_group(setting.scheme), setting.neighbours))
     public = _public(setting, grouping)
-    return RecordedRun(*names, HOP_SUMS, public, channel.transcript, (truth,), (known,))
+    return RecordedRun(*names, HOP_SUMS, public, channel.transcript, (truth,), (public_topology,))
 
 
 def _public(setting: HopSetting, grouping: Grouping) -> PublicParameters:

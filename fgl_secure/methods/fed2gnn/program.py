@@ -52,8 +52,8 @@ class _Together(CoinDropout):
         if not (training and self._rate):
             return hidden
         shapes = [(size, hidden.shape[1]) for size in self._sizes]
-        drawn = [torch.rand(shape, generator=self._coins) for shape in shapes]
-        return hidden * (drawn[self._own].to(hidden.device) >= self._rate) / (1 - self._rate)
+        draws = [torch.rand(shape, generator=self._coins) for shape in shapes]
+        return hidden * (draws[self._own].to(hidden.device) >= self._rate) / (1 - self._rate)
 
 
 def project_features(features: Reals, matrix: Reals) -> Reals:
@@ -234,8 +234,8 @@ def clients_of(
     def settle(channel: Channel) -> Between:
         check_parties(graph, schemes, channel)
         note_own_graph(channel, graph)
-        asked = agreed_neighbours(graph, channel, preset.neighbours, seed, Step(0))
-        return between_clients(asked, channel, None, least_group(scheme))
+        neighbours = agreed_neighbours(graph, channel, preset.neighbours, seed, Step(0))
+        return between_clients(neighbours, channel, None, least_group(scheme))
 
     width = graph.graph.num_features if preset.latent is None else preset.latent.width
     task = Task(make, {NEIGHBOURS: scheme, **schemes}, preset.epochs, width, between=True)

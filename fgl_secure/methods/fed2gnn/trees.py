@@ -168,17 +168,17 @@ def roots_of(graph: FederatedGraph, client: int, values: Floats, sums: HopSums, 
         sums: of Protocol 1.
         foreign: int64 [n], neighbours at other clients over which each node heard sums.
     """
-    own = graph.devices_of(client)
-    local = np.bincount(graph.edges[1, ~graph.crosses_silos], minlength=graph.num_devices)[own]
+    devices = graph.devices_of(client)
+    local = np.bincount(graph.edges[1, ~graph.crosses_silos], minlength=graph.num_devices)[devices]
     return TreeLevel(
-        parent=np.full(len(own), UNKNOWN, dtype=np.int64),
-        value=values[own],
-        below=sums.f[:, own].transpose(1, 0, 2),
-        children=foreign[own].astype(np.float64),
-        neighbours=(local + foreign[own]).astype(np.float64),
-        count=np.ones(len(own)),
-        node=own,
-        father=np.full(len(own), UNKNOWN, dtype=np.int64),
+        parent=np.full(len(devices), UNKNOWN, dtype=np.int64),
+        value=values[devices],
+        below=sums.f[:, devices].transpose(1, 0, 2),
+        children=foreign[devices].astype(np.float64),
+        neighbours=(local + foreign[devices]).astype(np.float64),
+        count=np.ones(len(devices)),
+        node=devices,
+        father=np.full(len(devices), UNKNOWN, dtype=np.int64),
     )
 
 
@@ -202,9 +202,9 @@ def complete(
     for depth in range(hops):
         levels.append(children.single(levels[-1]) if depth < decoded else children.mean(levels[-1]))
     start = np.cumsum([0, *(level.size for level in levels)])
-    own = graph.devices_of(client)
+    devices = graph.devices_of(client)
     inside = graph.edges[:, (graph.silo_of[graph.edges] == client).all(axis=0)]
-    source, target = np.searchsorted(own, inside)
+    source, target = np.searchsorted(devices, inside)
     child = np.arange(start[1], start[-1])
     father = np.concatenate([above + level.parent for above, level in zip(start, levels[1:], strict=False)])
     ones = np.ones(len(child))

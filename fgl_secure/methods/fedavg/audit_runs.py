@@ -123,17 +123,17 @@ def attacked_round(
             for client, nodes in enumerate(batches)
         ),
     )
-    known = GradientKnowledge(model, candidates)
-    return RecordedRun(label, what, UPDATES, PublicParameters(), transcript, (truth,), (known,))
+    knowledge = GradientKnowledge(model, candidates)
+    return RecordedRun(label, what, UPDATES, PublicParameters(), transcript, (truth,), (knowledge,))
 
 
 def with_fields(
-    made: RecordedRun, local: FederatedGraph, batches: Sequence[Ids], clip: float | None = None
+    run: RecordedRun, local: FederatedGraph, batches: Sequence[Ids], clip: float | None = None
 ) -> RecordedRun:
     """The same run for attackers who know how the nodes behind each gradient are joined.
 
     Args:
-        made: a round of a known model.
+        run: a round of a known model.
         local: the graph without edges between clients.
         batches: the nodes of each client's step.
         clip: the norm that clients cut their gradients down to, which is public; None where they don't.
@@ -141,13 +141,13 @@ def with_fields(
     Raises:
         InputError: nothing is known of the round's model.
     """
-    known, truth = made.knows(GradientKnowledge), made.truth(GradientTruth)
+    known, truth = run.knows(GradientKnowledge), run.truth(GradientTruth)
     pairs = [receptive_field(local.edges, batch, known.model.reach) for batch in batches]
     fields = {client: field for client, (field, _) in enumerate(pairs)}
     known = replace(known, fields=fields, image_shape=local.graph.image_shape, clip=clip)
     entering = {} if known.candidates is None else known.candidates.entering(known.model)
     members = {client: result for client, (_, result) in enumerate(pairs)}
-    return replace(made, knowledge=(known,), truths=(replace(truth, fields=members, entering=entering),))
+    return replace(run, knowledge=(known,), truths=(replace(truth, fields=members, entering=entering),))
 
 
 def _receptive(local: FederatedGraph, nodes: Ids, hops: int) -> Ids:
@@ -183,8 +183,8 @@ def fresh_model(
     linear = convolution is Convolution.SGC
     ends = (graph.graph.num_features, graph.num_classes)
     widths = ends if linear or layers == 1 else (ends[0], HIDDEN, ends[1])
-    made = make_layers(LAYERS["gcn" if linear else str(convolution)], widths, seed)
-    weights, hops = flat(list(made.parameters())).astype(np.float64), SGC_HOPS if linear else 1
+    layer_list = make_layers(LAYERS["gcn" if linear else str(convolution)], widths, seed)
+    weights, hops = flat(list(layer_list.parameters())).astype(np.float64), SGC_HOPS if linear else 1
     return GradientModel(convolution, widths, weights, activation, hops=hops)
 
 
@@ -247,8 +247,8 @@ def recorded_round(
     OneProcess(graph, {SERVER: adding}, channel, lambda talk: _Gradients(talk, rows, weights), heard=local).round(0)
     model = replace(model, sizes=tuple(len(batch) for batch in batches))
     what = f"one round, {model.convolution}"
-    made = attacked_round(channel.transcript, graph, model, tuple(batches), adding.name, what)
-    return with_fields(made, local, batches, None if noise is None else noise.clip)
+    run = attacked_round(channel.transcript, graph, model, tuple(batches), adding.name, what)
+    return with_fields(run, local, batches, None if noise is None else noise.clip)
 
 
 def _gradient(local: FederatedGraph, model: GradientModel, batch: Ids) -> NDArray[np.float32]:
@@ -295,8 +295,8 @@ def _single() -> RecordedRun:
 @cache
 def _static() -> RecordedRun:
     """Every client has one update for all rounds, and takes part in half of them."""
-    rng, nodes, held = np.random.default_rng(0), np.arange(STATIC_CLIENTS), _edgeless(STATIC_CLIENTS)
-    channel = Channel(hierarchy_of(held), SimulationCoins(0), Recording.everything())
+    rng, nodes, static_graph = np.random.default_rng(0), np.arange(STATIC_CLIENTS), _edgeless(STATIC_CLIENTS)
+    channel = Channel(hierarchy_of(static_graph), SimulationCoins(0), Recording.everything())
     server = channel.parties.ids(Role.SERVER)
     own, updates = rng.normal(size=(STATIC_CLIENTS, STATIC_ENTRIES)), {}
     for number in range(STATIC_ROUNDS):
@@ -313,8 +313,8 @@ def _static() -> RecordedRun:
 def _pairs() -> RecordedRun:
     """Normal updates of ten clients in twenty rounds, each one of two that the server knows."""
     rng, clients, width = np.random.default_rng(0), 10, 100
-    held = _edgeless(clients)
-    channel = Channel(hierarchy_of(held), SimulationCoins(0), Recording.everything())
+    pair_graph = _edgeless(clients)
+    channel = Channel(hierarchy_of(pair_graph), SimulationCoins(0), Recording.everything())
     server, scale = channel.parties.ids(Role.SERVER), rng.uniform(0.5, 2.0, size=width)
     updates, pairs = {}, {}
     for number in range(20):

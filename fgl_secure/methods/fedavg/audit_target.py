@@ -86,11 +86,11 @@ def _measured_updates(noise: DistributedNoise, threshold: int, seed: int) -> Mea
     settings = noise.perturbation(1, threshold)
     coins, canary = SimulationCoins(seed), grid_rows(np.array([[noise.clip]]), noise.clip, settings.fraction_bits).rows
 
-    def scores(sent: int) -> NDArray[np.float64]:
+    def scores(canary: int) -> NDArray[np.float64]:
         result = np.zeros(CANARIES)
         for number in range(noise.rounds):
             shares = settings.noise.sample(coins, (CANARIES, threshold))
-            result += sent + (1 - 2 * (number % 2)) * shares.sum(axis=1)
+            result += canary + (1 - 2 * (number % 2)) * shares.sum(axis=1)
         return result
 
     bound = gaussian_bound(scores(int(canary[0, 0])), scores(0), delta=noise.delta)
@@ -199,20 +199,20 @@ def local_of(method: FedAvg) -> LocalTraining:
     return LocalTraining(method.local_steps, method.local_rate, method.batch, method.proximal)
 
 
-def fedavg_plan(method: FedAvg, asked: AuditRequest, kind: Callable[..., Program] = Program) -> AuditPlan:
+def fedavg_plan(method: FedAvg, request: AuditRequest, kind: Callable[..., Program] = Program) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run.
 
     Args:
         method: its choices.
-        asked: what a caller asks of it.
+        request: what a caller asks of it.
         kind: makes a client's program.
     """
     local_of(method)
-    graph = asked.load_graph()
+    graph = request.load_graph()
     training = preset("honest", graph.graph.name).with_epochs(method.epochs)
     noise = _noise(method, training.epochs)
-    rules = _rules(server_schemes(asked.runs, graph.num_silos), graph.num_silos, noise, named=asked.named)
-    shared = asked.common_fields(graph, training)
+    rules = _rules(server_schemes(request.runs, graph.num_silos), graph.num_silos, noise, named=request.named)
+    shared = request.common_fields(graph, training)
     return AuditPlan(
         tuple(FedAvgSubject(**shared, **rule, kind=kind) for rule in rules),
         CONTROLS,

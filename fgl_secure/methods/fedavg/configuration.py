@@ -75,8 +75,8 @@ class FedAvg(Method):
         if self.noise is None and self.clip != CLIP:
             raise InputError(f"clip must go with noise, without which nothing is clipped; found {self.clip}")
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fedavg.audit_target import fedavg_plan
 
-        return fedavg_plan(self, asked)
+        return fedavg_plan(self, request)

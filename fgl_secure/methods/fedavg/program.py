@@ -118,10 +118,10 @@ class NoisyUpdates:
             )
         if self._perturbation is None:
             self._perturbation = self._noise.perturbation(len(update), self._threshold)
-        chosen = self._perturbation
-        bits, bound = chosen.fraction_bits, chosen.grid_clip + chosen.noise.largest
-        units = rounded_at_random(update, self._noise.clip, chosen.grid_clip, bits, self._coins)
-        noisy = units + chosen.noise.sample(self._coins, units.shape)
+        perturbation = self._perturbation
+        bits, bound = perturbation.fraction_bits, perturbation.grid_clip + perturbation.noise.largest
+        units = rounded_at_random(update, self._noise.clip, perturbation.grid_clip, bits, self._coins)
+        noisy = units + perturbation.noise.sample(self._coins, units.shape)
         return talk.mean(np.ldexp(noisy, -bits), 1, 1, FixedPoint(None, bound * 2.0**-bits, bits, what="noisy updates"))
 
 
@@ -235,11 +235,11 @@ class FedAvgClient(TrainingRounds):
         """The client's update goes into the mean of all, along which every copy of the model takes the same step."""
         draws = draws_of(self._seed, self.silo.silo, number)
         batch = self._batch(draws) if self._first is None else self._first
-        own, start = counts_of(self.silo, self._predict()), flat(self._parameters)
+        counts, start = counts_of(self.silo, self._predict()), flat(self._parameters)
         update, loss = self._update(batch, draws)
         overwrite(self._parameters, start)
         mean = self._mean(update, len(batch), number)
-        figures = self.figures(own, loss, len(batch))
+        figures = self.figures(counts, loss, len(batch))
         self._step(mean, number)
         return figures
 

@@ -61,17 +61,17 @@ class LabelledNodes:
     @classmethod
     def of(cls, clients: Sequence[FedSprayClient]) -> LabelledNodes:
         """Those of clients after their last round."""
-        held = [client.silo for client in clients]
+        silos = [client.silo for client in clients]
         return cls(
-            np.concatenate([silo.nodes[silo.train] for silo in held]),
-            np.repeat(np.arange(len(held)), [int(silo.train.sum()) for silo in held]),
-            np.concatenate([silo.labels[silo.train] for silo in held]),
+            np.concatenate([silo.nodes[silo.train] for silo in silos]),
+            np.repeat(np.arange(len(silos)), [int(silo.train.sum()) for silo in silos]),
+            np.concatenate([silo.labels[silo.train] for silo in silos]),
             np.concatenate([client.proxies.detach().cpu().numpy().astype(np.float64) for client in clients]),
         )
 
-    def among(self, chosen: NDArray[np.bool_]) -> LabelledNodes:
+    def among(self, mask: NDArray[np.bool_]) -> LabelledNodes:
         """Some of them: bool [m]."""
-        return LabelledNodes(self.nodes[chosen], self.clients[chosen], self.classes[chosen], self.proxies[chosen])
+        return LabelledNodes(self.nodes[mask], self.clients[mask], self.classes[mask], self.proxies[mask])
 
     def counts(self, clients: int, classes: int) -> Ids:
         """How many each client has of each class, int64 [K, C]."""
@@ -293,8 +293,8 @@ def _record_attacked(
 ) -> RecordedRun:
     truth = _proxy_truth(rounds, graph.num_silos, graph.num_classes)
     layout = ProxyLayout.of(graph.graph.num_features, graph.num_classes, setting.preset.width)
-    known = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, setting.preset.share_grid), suspects)
-    return RecordedRun(label, what, PROXIES, PublicParameters(), transcript, (truth,), (known,))
+    knowledge = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, setting.preset.share_grid), suspects)
+    return RecordedRun(label, what, PROXIES, PublicParameters(), transcript, (truth,), (knowledge,))
 
 
 CLIENTS, CLASSES, WIDTH, MOST = 10, 6, 8, 9
@@ -363,12 +363,12 @@ def recorded_rounds(
     layout = ProxyLayout(3, graph.num_classes, rounds[-1].proxies.shape[1])
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), recording or Recording.everything(), loss)
     sums = ServerSums(Plaintext(threshold=1), channel) if make_sums is None else make_sums(channel)
-    for number, held in enumerate(rounds):
+    for number, labelled_nodes in enumerate(rounds):
         with suppress(TooFewClientsError) if loss else nullcontext():  # a round that is lost leaves what arrived
-            sums(summands(held, layout, graph.num_silos, grid), Step(number))
+            sums(summands(labelled_nodes, layout, graph.num_silos, grid), Step(number))
     truth = _proxy_truth(rounds, graph.num_silos, graph.num_classes)
-    known = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, grid), suspects)
-    rest = (PublicParameters(), channel.transcript, (truth,), (known,))
+    knowledge = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, grid), suspects)
+    rest = (PublicParameters(), channel.transcript, (truth,), (knowledge,))
     return RecordedRun("drawn for attacks", what, PROXIES, *rest)
 
 

@@ -153,9 +153,9 @@ class _FedSpraySubject(Subject):
         return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True, clients_too=True))
 
 
-def fedspray_plan(method: FedSpray, asked: AuditRequest) -> AuditPlan:
+def fedspray_plan(method: FedSpray, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    graph = asked.load_graph(SPLIT, least=2)
+    graph = request.load_graph(SPLIT, least=2)
     preset = fedspray_preset(method.preset, graph.graph.name).with_given(
         epochs=method.epochs,
         teaching=method.lambda_1,
@@ -164,7 +164,7 @@ def fedspray_plan(method: FedSpray, asked: AuditRequest) -> AuditPlan:
         propagations=method.k,
         local_epochs=method.local_epochs,
     )
-    shared, schemes = asked.common_fields(graph, preset), server_schemes(asked.runs, graph.num_silos)
+    shared, schemes = request.common_fields(graph, preset), server_schemes(request.runs, graph.num_silos)
     return AuditPlan(
         tuple(_FedSpraySubject(**shared, schemes={SERVER: scheme}, name=scheme.name) for scheme in schemes),
         CONTROLS,

@@ -197,13 +197,13 @@ class ChosenRounds(TrainingRounds):
         once = 0.5 ** n.bit_length()  # about one over all nodes, and exact on the grid
         figure, nodes = _validation_sums(self.subgraph, self.predictions, choice)
         own = self._counts()
-        (*result, chosen, mean), counts = self.talk.ratios(
+        (*result, selected_figure, mean), counts = self.talk.ratios(
             [*parts, np.array([figure / n]), np.array([once * loss])],
             np.array([*denominators, nodes / n, once]),
             own,
             grid=self.talk.grid(FRACTION_BITS),
         )
-        score = float(chosen[0]) * (-1 if choice is RoundChoice.LOSS else 1)
+        score = float(selected_figure[0]) * (-1 if choice is RoundChoice.LOSS else 1)
         return result, Figures(float(mean[0]), counts, own, score)
 
     def _counts(self) -> NDArray[np.int64]:

@@ -67,8 +67,8 @@ class FedSpray(Method):
         if self.k is not None and self.backbone != "sgc":
             raise InputError(f"k must be None unless the backbone is sgc; found {self.k} with {self.backbone}: omit k")
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fedspray.audit_target import fedspray_plan
 
-        return fedspray_plan(self, asked)
+        return fedspray_plan(self, request)

@@ -125,7 +125,7 @@ def _terms(scheme: Scheme | None, clients: int) -> Claim:
 
 def _features(exchange: RowExchange, features: str) -> Claim:
     if exchange.sharing is FeatureSharing.QUERIES:
-        asked = Leak(
+        query_leak = Leak(
             DataSecret.FOREIGN_EDGE,
             Role.SILO,
             Circumstance.ANY,
@@ -133,7 +133,7 @@ def _features(exchange: RowExchange, features: str) -> Claim:
             "of them train the model, for these ask first",
         )
         if exchange.rule is None:
-            return Claim(QUERIES_PUBLISHED, (asked,), ("clients follow the protocol",))
+            return Claim(QUERIES_PUBLISHED, (query_leak,), ("clients follow the protocol",))
         rule = exchange.rule
         who = "all requesters together" if exchange.pooled else "one requester"
         solved = Guarantee(
@@ -151,7 +151,7 @@ def _features(exchange: RowExchange, features: str) -> Claim:
             "answers are exact weighted sums: a leverage below 1 is no guarantee of differential privacy, and what it "
             "leaves can be estimated",
         )
-        return Claim((solved,), (asked, near), ("clients follow the protocol",))
+        return Claim((solved,), (query_leak, near), ("clients follow the protocol",))
     identity = tuple(
         Leak(secret, Role.SILO, Circumstance.ANY, statement)
         for secret, statement in (
@@ -216,14 +216,14 @@ def _closed_rows(exchange: RowExchange) -> Claim:
     """What rows that few clients contribute to tell, and to whom."""
     role = Role.SERVER if exchange.delivery is GradientDelivery.SERVER else Role.SILO
     who = "the server" if role is Role.SERVER else "the owner of a node"
-    told = Leak(
+    opening_leak = Leak(
         Secret.FOREIGN_NODE,
         role,
         Circumstance.ANY,
         f"{who} learns how many clients contribute to each row of the gradient, and every client which rows are "
         f"opened; those that fewer than {exchange.k_min} contribute to are opened by nobody",
     )
-    return Claim((), (told,), ("clients and server follow the protocol",))
+    return Claim((), (opening_leak,), ("clients and server follow the protocol",))
 
 
 def _hopwise(exchange: HopwiseExchange) -> Claim:
@@ -332,15 +332,15 @@ class FedStructSubject(Subject):
         return (replace(self, **_under(clear), models=SeenModels()),)
 
 
-def fedstruct_plan(method: FedStruct, asked: AuditRequest) -> AuditPlan:
+def fedstruct_plan(method: FedStruct, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    exchanges = [exchange_of(method, run) for run in asked.runs]
+    exchanges = [exchange_of(method, run) for run in request.runs]
     _check_used(method, exchanges)
-    graph = asked.load_graph(SPLIT, least=2)
+    graph = request.load_graph(SPLIT, least=2)
     for exchange in exchanges:
         _check_masks(exchange, graph)
     preset = _preset(method, fedstruct_preset(method.preset, graph.graph.name).with_epochs(method.epochs))
-    shared = asked.common_fields(graph, preset)
+    shared = request.common_fields(graph, preset)
     return AuditPlan(
         tuple(FedStructSubject(**shared, **_under(exchange)) for exchange in exchanges),
         CONTROLS,
@@ -369,8 +369,10 @@ def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
         InputError: there are both, or neither.
     """
     if len(run.keys() - {SERVER}) != 1:
-        named = ", ".join(f"{topology}={scheme.name}" for topology, scheme in run.items())
-        raise InputError(f"scheme must be for clients or for neighbours in a run of fedstruct, one; found {named}")
+        scheme_names = ", ".join(f"{topology}={scheme.name}" for topology, scheme in run.items())
+        raise InputError(
+            f"scheme must be for clients or for neighbours in a run of fedstruct, one; found {scheme_names}"
+        )
     if NEIGHBOURS in run:
         return HopwiseExchange(run[NEIGHBOURS], run.get(SERVER, MASKING))
     terms = None if run[CLIENTS].name == CLEAR else run[CLIENTS]
@@ -402,14 +404,14 @@ def name_of(exchange: Exchange) -> str:
         _server_of(exchange, None if exchange.terms is None else MASKING),
     ]
     name = CLEAR if exchange.terms is None else exchange.terms.name
-    named = ",".join(extra for extra in extras if extra)
-    return f"{name}[{named}]" if named else name
+    extra_names = ",".join(extra for extra in extras if extra)
+    return f"{name}[{extra_names}]" if extra_names else name
 
 
 def _server_of(exchange: Exchange, usual: Scheme | None, before: str = "") -> str:
     """The scheme of the server's sums, where it is not the usual one."""
-    chosen = exchange.gradients
-    return "" if chosen == usual or chosen is None else f"{before}server={chosen.name}"
+    gradient_scheme = exchange.gradients
+    return "" if gradient_scheme == usual or gradient_scheme is None else f"{before}server={gradient_scheme.name}"
 
 
 def _preset(method: FedStruct, preset: FedStructPreset) -> FedStructPreset:

@@ -178,8 +178,8 @@ class Sage(_NodeModel):
     def forward(self, rows: _Rows, dropout: CoinDropout) -> torch.Tensor:
         """The outputs, float [n, classes]."""
         first = cast("SageLayer", self.layers[0])
-        told = rows.product(self.norm, first.neighbours)
-        hidden = rows.product(self.norm, first.own) + self._mean(told) + first.bias
+        neighbour_sums = rows.product(self.norm, first.neighbours)
+        hidden = rows.product(self.norm, first.own) + self._mean(neighbour_sums) + first.bias
         for item in self.layers[1:]:
             layer = cast("SageLayer", item)
             hidden = dropout(torch.relu(hidden), training=self.training)

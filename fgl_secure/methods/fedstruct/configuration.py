@@ -159,8 +159,8 @@ class FedStruct(Method):
                 if getattr(self, name) != getattr(FedStruct, name):
                     raise InputError(f"{name} must go with {what}; found {getattr(self, name)}")
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fedstruct.audit_target import fedstruct_plan
 
-        return fedstruct_plan(self, asked)
+        return fedstruct_plan(self, request)

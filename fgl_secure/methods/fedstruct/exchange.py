@@ -90,8 +90,10 @@ def term(
     order = np.lexsort((entries.col, entries.row, -entries.data, client_of[entries.col]))
     owner = client_of[entries.col][order]
     rank = np.arange(len(order)) - np.searchsorted(owner, owner)
-    chosen = order[rank < most_a_client]
-    return sparse.csr_array((entries.data[chosen], (entries.row[chosen], entries.col[chosen])), shape=whole.shape)
+    entries_kept = order[rank < most_a_client]
+    return sparse.csr_array(
+        (entries.data[entries_kept], (entries.row[entries_kept], entries.col[entries_kept])), shape=whole.shape
+    )
 
 
 def next_rows(own: sparse.csr_array, others: sparse.csr_array, degrees: NDArray[np.float64]) -> sparse.csr_array:

@@ -188,7 +188,7 @@ class FedStructClient(TrainingRounds):
 
     def _everybodys(self, features: Table) -> Table:
         """The features of all nodes [n, d_s], from own ones, which all others are told, and theirs."""
-        silo, facts, named = self.silo, self.silo.facts, dict[int, Ids]()
+        silo, facts, names = self.silo, self.silo.facts, dict[int, Ids]()
         received = self.talk.exchange(
             Phase.STRUCTURE_FEATURES, dict.fromkeys(silo.others, _node_rows(silo.nodes, features))
         )
@@ -197,9 +197,9 @@ class FedStructClient(TrainingRounds):
         for other in silo.others:
             if not np.isfinite(received[other]).all():
                 raise ProtocolError(f"silo {other} must send finite features of its nodes; at least one is not")
-            named[other] = received[other][:, 0].astype(np.int64)
-        self.kept["owners"] = owners_of(silo, named, facts.nodes)
-        for other, numbers in named.items():
+            names[other] = received[other][:, 0].astype(np.int64)
+        self.kept["owners"] = owners_of(silo, names, facts.nodes)
+        for other, numbers in names.items():
             table[numbers] = received[other][:, 1:]
         return table
 
@@ -241,7 +241,7 @@ class FedStructClient(TrainingRounds):
     def train(self, number: int) -> Figures:
         """The client's loss, the sum of all gradients, and one step of all."""
         self._tell_features(number)
-        own = self._counts(number)
+        counts = self._counts(number)
         self.model.train()
         self.model.forget()
         loss = self.model.loss(self.scores())
@@ -251,9 +251,9 @@ class FedStructClient(TrainingRounds):
             self.structure.backward(loss)
         theta = self.model.gradient()
         row, parts = np.append(theta, float(loss.detach())), (len(theta),)
-        told, sums = self.talk.server(row, own, parts=parts)
-        self.model.step(told[:-1], self._structure_step())
-        return Figures(float(told[-1]), sums, own, self._score(sums, number))
+        server_sums, sums = self.talk.server(row, counts, parts=parts)
+        self.model.step(server_sums[:-1], self._structure_step())
+        return Figures(float(server_sums[-1]), sums, counts, self._score(sums, number))
 
     def _structure_step(self) -> Array | None:
         """The gradient of the structure features that this client steps on; None where it learns none."""
@@ -268,11 +268,11 @@ class FedStructClient(TrainingRounds):
     def judge(self, number: int) -> Figures:
         """Scores the model as it is after the last round, and what the client then holds is taken down."""
         self._tell_features(number)
-        own = self._counts(number)
+        counts = self._counts(number)
         with self.talk.evaluation():
-            _, sums = self.talk.server(np.empty(0), own)
+            _, sums = self.talk.server(np.empty(0), counts)
         self._note_features()
-        return Figures(0.0, sums, own, self._score(sums, number))
+        return Figures(0.0, sums, counts, self._score(sums, number))
 
     def scores(self) -> torch.Tensor:
         """The scores of own nodes, float [m, classes]."""
@@ -309,12 +309,12 @@ class FedStructClient(TrainingRounds):
             self.model.take_features(self._everybodys(self.model.own_features))
 
     def _note_features(self) -> None:
-        held = self._full_table()
-        if held is None:
+        table = self._full_table()
+        if table is None:
             return
         own, others = self.silo.nodes, np.setdiff1d(np.arange(self.silo.facts.nodes), self.silo.nodes)
-        self.talk.note(SHARED_FEATURES, lambda: _node_rows(others, held[others]), final=True)
-        self.talk.note(OWN_FEATURES, lambda: _node_rows(own, held[own]), final=True)
+        self.talk.note(SHARED_FEATURES, lambda: _node_rows(others, table[others]), final=True)
+        self.talk.note(OWN_FEATURES, lambda: _node_rows(own, table[own]), final=True)
 
     def _full_table(self) -> Table | None:
         """The features of all nodes, where the client holds them."""
@@ -401,9 +401,9 @@ def clients_of(
     def make(talk: Collectives, _coins: Coins) -> FedStructClient:
         return kind(talk, task, device=device, given=tell(talk.silo))
 
-    told = Task(make, task.exchange.schemes, task.preset.epochs, graph.num_classes, crossing=hopwise)
+    task_of_run = Task(make, task.exchange.schemes, task.preset.epochs, graph.num_classes, crossing=hopwise)
     show = None if shown is None else lambda programs: shown(cast("tuple[FedStructClient, ...]", programs))
-    return Job(told, graph, settle=settle, shares=_shares_of(graph, task), shown=show)
+    return Job(task_of_run, graph, settle=settle, shares=_shares_of(graph, task), shown=show)
 
 
 PUBLISHED = "published features"

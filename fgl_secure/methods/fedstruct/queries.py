@@ -84,14 +84,14 @@ def ask(
     """
     silo = talk.silo
     entries = entries_of(rows, silo.nodes)
-    asked = owners[entries[:, 1].astype(np.int64)]
-    abroad = asked != silo.silo
-    talk.note(OWN_QUERIES, lambda: np.column_stack([asked[abroad], entries[abroad]]))
+    owner_of_entry = owners[entries[:, 1].astype(np.int64)]
+    abroad = owner_of_entry != silo.silo
+    talk.note(OWN_QUERIES, lambda: np.column_stack([owner_of_entry[abroad], entries[abroad]]))
     labelled = silo.train[silo.local(entries[:, 0].astype(np.int64))]
     parts = []
     for number, some in enumerate((labelled, ~labelled)):
-        sent = {other: entries[some & (asked == other)] for other in silo.others}
-        received = talk.exchange(Phase.QUERY_WEIGHTS, sent, layer=number)
+        queries = {other: entries[some & (owner_of_entry == other)] for other in silo.others}
+        received = talk.exchange(Phase.QUERY_WEIGHTS, queries, layer=number)
         parts.append([_queries(silo, asker, received[asker]) for asker in silo.others])
     return _decide_queries(silo, parts, rule, pooled=pooled, width=width)
 
@@ -180,10 +180,12 @@ class Queries(StructureEmbedding):
     def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
         """One answer a query, and what the client makes of them."""
         values, answering = embeddings.detach(), self.answering
-        told = np.column_stack([answering.nodes, product(self._weights, values).cpu().numpy()]).astype(np.float32)
+        own_answers = np.column_stack([answering.nodes, product(self._weights, values).cpu().numpy()]).astype(
+            np.float32
+        )
         self._talk.note(SECRETS, lambda: values.cpu().numpy().astype(np.float64), devices=True)
-        sent = {other: told[answering.askers == other] for other in self._silo.others}
-        received = self._talk.exchange(Phase.QUERY_ANSWERS, sent)
+        messages = {other: own_answers[answering.askers == other] for other in self._silo.others}
+        received = self._talk.exchange(Phase.QUERY_ANSWERS, messages)
         z, answered = self._inside(values), np.zeros((len(values), len(received)), dtype=np.bool_)
         for other in self._silo.others:
             index, answers = self._read_answers(other, received[other])
@@ -196,10 +198,10 @@ class Queries(StructureEmbedding):
 
     def _read_answers(self, other: int, rows: NDArray[np.float32]) -> tuple[Ids, NDArray[np.float32]]:
         """Places of own nodes, and answers for them [q, c]."""
-        named = rows[:, 0].astype(np.int64) if np.isfinite(rows).all() else np.array([-1])
-        if not np.isin(named, self._silo.nodes).all() or len(np.unique(named)) < len(named):
+        node_names = rows[:, 0].astype(np.int64) if np.isfinite(rows).all() else np.array([-1])
+        if not np.isin(node_names, self._silo.nodes).all() or len(np.unique(node_names)) < len(node_names):
             raise ProtocolError(f"silo {other} must send one finite answer a query of this one; it does not")
-        return self._silo.local(named), rows[:, 1:]
+        return self._silo.local(node_names), rows[:, 1:]
 
     def _use(self, answered: NDArray[np.bool_]) -> None:
         """Which queries were answered decides which entries of A-bar the embeddings are made with."""

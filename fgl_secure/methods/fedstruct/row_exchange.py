@@ -151,8 +151,12 @@ class SummedTerms(TermSums):
         units = {i: in_fixed_point(part, self.bits(i)) for i, part in terms.items()}
         room = room_for(self.entries, self._sizes[me], self._most)
         for attempt in range(ATTEMPTS):
-            asked = self._exchange_room(room, hop, attempt)
-            plans = {i: self._plan(i, asked[i], hop, attempt) for i in range(len(asked)) if asked[i] != NOTHING_WANTED}
+            capacities = self._exchange_room(room, hop, attempt)
+            plans = {
+                i: self._plan(i, capacities[i], hop, attempt)
+                for i in range(len(capacities))
+                if capacities[i] != NOTHING_WANTED
+            }
             if not plans:
                 return result
             vectors = {i: self._length(i, plans[i]) if i == me else packed_term(units[i], plans[i]) for i in plans}
@@ -179,17 +183,17 @@ class SummedTerms(TermSums):
 
     def _exchange_room(self, room: int, hop: int, attempt: int) -> list[int]:
         """Tells all others for how much room this client asks; what each client asks for."""
-        me, told = self._talk.silo.silo, NOTHING_WANTED
+        me, capacity = self._talk.silo.silo, NOTHING_WANTED
         if room:
             split = self._range.splits(self._shape(me), None)
             plan = LinearSketch.for_entries(self._shape(me), room, seed=_seed_of(hop, attempt, me), split=split)
-            told = DENSE if self._dense or plan.length >= self._length(me, None) else plan.third
+            capacity = DENSE if self._dense or plan.length >= self._length(me, None) else plan.third
         others = self._talk.silo.others
-        received = self._talk.exchange(Phase.CAPACITIES, dict.fromkeys(others, np.array([[told]])), layer=hop)
+        received = self._talk.exchange(Phase.CAPACITIES, dict.fromkeys(others, np.array([[capacity]])), layer=hop)
         for silo in others:
             if received[silo].shape != (1, 1) or not NOTHING_WANTED <= received[silo][0, 0] <= self._length(silo, None):
                 raise ProtocolError(f"silo {silo} must ask for room up to that of a dense matrix; it does not")
-        return [told if silo == me else int(received[silo][0, 0]) for silo in range(len(received))]
+        return [capacity if silo == me else int(received[silo][0, 0]) for silo in range(len(received))]
 
     def _plan(self, receiver: int, third: int, hop: int, attempt: int) -> LinearSketch | None:
         """The table that a client asked for; None for a dense vector."""
@@ -323,11 +327,11 @@ def exchanged_owners(talk: Collectives) -> Ids:
     return owners_of(silo, {other: owners[other][:, 0] for other in silo.others}, facts.nodes)
 
 
-def owners_of(silo: Silo, named: Mapping[int, Ids], nodes: int) -> Ids:
+def owners_of(silo: Silo, names_of_owner: Mapping[int, Ids], nodes: int) -> Ids:
     """Whose node each is, int64 [n], from what the other clients name as theirs; see `exchanged_owners`."""
     owners = np.full(nodes, UNKNOWN, dtype=np.int64)
     owners[silo.nodes] = silo.silo
-    for other, numbers in named.items():
+    for other, numbers in names_of_owner.items():
         inside = len(numbers) == silo.facts.sizes[other] and bool(((numbers >= 0) & (numbers < nodes)).all())
         if not inside or (owners[numbers] != UNKNOWN).any() or len(np.unique(numbers)) < len(numbers):
             raise ProtocolError(f"silo {other} must name {silo.facts.sizes[other]} nodes of its own; it does not")
@@ -350,21 +354,21 @@ def jointly_pruned(talk: Collectives, rows: sparse.csr_array, count: int, hop: i
     """
     units, search, finds = in_units(rows.data), Search(), talk.silo.silo == FINDER
     while search.least is None:
-        mine = search.histogram(units)
-        total = talk.clients({FINDER: BINS if finds else mine}, MOST_ENTRIES)
-        search = search.after(mine + total, count) if finds else search
-        told = np.array([[search.digit, search.prefix, UNKNOWN if search.least is None else search.least]])
-        sent = dict.fromkeys(talk.silo.others, told if finds else told[:0])
-        received = talk.exchange(Phase.THRESHOLDS, sent, layer=hop)
+        histogram = search.histogram(units)
+        total = talk.clients({FINDER: BINS if finds else histogram}, MOST_ENTRIES)
+        search = search.after(histogram + total, count) if finds else search
+        search_state = np.array([[search.digit, search.prefix, UNKNOWN if search.least is None else search.least]])
+        messages = dict.fromkeys(talk.silo.others, search_state if finds else search_state[:0])
+        received = talk.exchange(Phase.THRESHOLDS, messages, layer=hop)
         search = search if finds else _parse_search(received[FINDER])
     row, kept = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), units >= search.least
     return sparse.csr_array((rows.data[kept], (row[kept], rows.indices[kept])), shape=rows.shape)
 
 
-def _parse_search(told: Ids) -> Search:
-    if told.shape != (1, 3):
-        raise ProtocolError(f"silo {FINDER} must tell one threshold; found {len(told)}")
-    digit, prefix, least = told[0].tolist()
+def _parse_search(words: Ids) -> Search:
+    if words.shape != (1, 3):
+        raise ProtocolError(f"silo {FINDER} must tell one threshold; found {len(words)}")
+    digit, prefix, least = words[0].tolist()
     if not 0 <= digit <= DIGITS or (digit == DIGITS and least == UNKNOWN) or prefix < 0 or least < UNKNOWN:
         raise ProtocolError(f"silo {FINDER} must tell a threshold, or another of {DIGITS} digits; it does not")
     return Search(digit, prefix, 0, None if least == UNKNOWN else least)

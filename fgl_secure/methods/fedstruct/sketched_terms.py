@@ -55,26 +55,26 @@ class TermRange:
     terms: int
     largest_degree: int
 
-    def splits(self, shape: tuple[int, int], asked: int | None) -> bool:
+    def splits(self, shape: tuple[int, int], precision: int | None) -> bool:
         """Whether positions are sent in two parts: where one number would leave too few bits for the values."""
         whole = 2 * self.terms * self.largest_degree * shape[0] * shape[1]
-        return bool(self.limit // whole < 2 ** (asked or FEWEST_FRACTION_BITS))
+        return bool(self.limit // whole < 2 ** (precision or FEWEST_FRACTION_BITS))
 
-    def bits(self, shape: tuple[int, int], asked: int | None, scheme: str) -> int:
+    def bits(self, shape: tuple[int, int], precision: int | None, scheme: str) -> int:
         """Bits behind the binary point for terms of a shape: those asked for, or as many as fit.
 
         Raises:
             InputError: not one bit fits, or fewer than were asked for.
         """
-        widest = LinearSketch(shape, 1, 0, self.splits(shape, asked)).largest_factor()
+        widest = LinearSketch(shape, 1, 0, self.splits(shape, precision)).largest_factor()
         room = self.limit // (2 * self.terms * self.largest_degree * widest)
         most = min(most_fraction_bits(1.0, room), MOST_FRACTION_BITS)
-        if most < (asked or 1):
+        if most < (precision or 1):
             raise InputError(
                 f"fraction_bits must be at most {most} for terms of shape {list(shape)} under {scheme}; "
-                f"found {asked or 1}"
+                f"found {precision or 1}"
             )
-        return asked or most
+        return precision or most
 
 
 def room_for(before: tuple[int, int] | None, rows: int, most_a_row: int | None) -> int:

@@ -129,10 +129,13 @@ class SumsByOwners(RowSums):
         bits = np.packbits(np.pad(enough, (0, max(sizes) - len(enough))))[None]
         received = self._talk.exchange(Phase.OPENED, dict.fromkeys(self._silo.others, bits))
         received[me] = np.packbits(np.ones((1, max(sizes)), dtype=np.bool_), axis=1)
-        for silo, told in enumerate(received):
-            if told.shape != bits.shape:
+        for silo, bits_of_silo in enumerate(received):
+            if bits_of_silo.shape != bits.shape:
                 raise ProtocolError(f"silo {silo} must tell which of its {sizes[silo]} rows are open; it does not")
-        return [np.unpackbits(told[0])[:size].astype(np.bool_) for told, size in zip(received, sizes, strict=True)]
+        return [
+            np.unpackbits(bits_of_silo[0])[:size].astype(np.bool_)
+            for bits_of_silo, size in zip(received, sizes, strict=True)
+        ]
 
 
 def zero_closed(rows: Rows, opened: NDArray[np.bool_]) -> Rows:
@@ -212,10 +215,10 @@ class Hopwise(StructureEmbedding):
         """As many rounds of messages along the edges that cross clients as there are hops."""
         z, total = embeddings, None if self._betas is None else self._betas[0] * embeddings
         for hop in range(self._hops):
-            sent: torch.Tensor = _GradientTap.apply(z, self, hop)  # type: ignore[no-untyped-call]
+            outgoing: torch.Tensor = _GradientTap.apply(z, self, hop)  # type: ignore[no-untyped-call]
             self.note(OWN_HOP_ROWS, hop, z)
             carry = z if total is None else torch.cat([z, total], dim=1)
-            carried, foreign = self._talk.neighbours(sent, carry=carry, layer=hop)
+            carried, foreign = self._talk.neighbours(outgoing, carry=carry, layer=hop)
             self.note(HOP_SUMS, hop, foreign)
             z = (self._inside(carried[:, : foreign.shape[1]]) + foreign) / self._degrees
             if self._betas is not None:

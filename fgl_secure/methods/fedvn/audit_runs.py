@@ -162,9 +162,9 @@ def _rounds() -> RecordedRun:
 def _skewed_run() -> RecordedRun:
     graphs = _graphs()
     train = _mostly_favourites(graphs)
-    held = replace(graphs, train=train, test=~train)
+    skewed_graphs = replace(graphs, train=train, test=~train)
     return _record_rounds(
-        held, replace(WHOLE, epochs=6, batch=10), "reference, rounds of FedVN in the clear, skewed labels"
+        skewed_graphs, replace(WHOLE, epochs=6, batch=10), "reference, rounds of FedVN in the clear, skewed labels"
     )
 
 

@@ -162,10 +162,10 @@ class FedVNSubject(Subject):
         return self.brief(setting=self.setting.independent(seed))
 
 
-def fedvn_plan(method: FedVN, asked: AuditRequest) -> AuditPlan:
+def fedvn_plan(method: FedVN, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    assert isinstance(asked.data, GraphSets)
-    sets = asked.data.load(asked.seed)
+    assert isinstance(request.data, GraphSets)
+    sets = request.data.load(request.seed)
     preset = fedvn_preset(method.preset, sets.name).with_given(
         epochs=method.epochs,
         virtual_nodes=method.virtual_nodes,
@@ -174,8 +174,8 @@ def fedvn_plan(method: FedVN, asked: AuditRequest) -> AuditPlan:
         contrast=method.lambda_2,
         temperature=method.tau,
     )
-    setting = TrainingSetting(sets, sets.union(), preset, asked.seed, asked.device)
-    shared, schemes = asked.common_fields(setting.union, preset), server_schemes(asked.runs, sets.num_clients)
+    setting = TrainingSetting(sets, sets.union(), preset, request.seed, request.device)
+    shared, schemes = request.common_fields(setting.union, preset), server_schemes(request.runs, sets.num_clients)
     score = Score.ACCURACY if sets.num_classes else Score.ABSOLUTE_ERROR
     return AuditPlan(
         tuple(

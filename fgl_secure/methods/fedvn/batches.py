@@ -201,12 +201,12 @@ def _neighbour_features(sets: GraphSet, features: Floats) -> Floats:
     return received
 
 
-def _ranges(starts: Ids, chosen: Ids) -> tuple[Ids, Ids, Ids]:
+def _ranges(starts: Ids, selection: Ids) -> tuple[Ids, Ids, Ids]:
     """Every number of the ranges starts[i]..starts[i+1]-1 of the chosen i, whose it is, and the lengths."""
-    lengths = starts[chosen + 1] - starts[chosen]
-    which = np.repeat(np.arange(len(chosen)), lengths)
+    lengths = starts[selection + 1] - starts[selection]
+    which = np.repeat(np.arange(len(selection)), lengths)
     first = np.cumsum(lengths) - lengths
-    return np.arange(len(which)) + (starts[chosen] - first)[which], which, lengths
+    return np.arange(len(which)) + (starts[selection] - first)[which], which, lengths
 
 
 def _pointers(lengths: Ids) -> Ids:

@@ -64,8 +64,8 @@ class FedVN(Method):
     lambda_2: float | None = choice(None, "factor of Eq. 8; None takes the preset's", least=0, shown="FACTOR")
     tau: float | None = choice(None, "temperature of Eq. 8; None takes the preset's", above=0, shown="TAU")
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fedvn.audit_target import fedvn_plan
 
-        return fedvn_plan(self, asked)
+        return fedvn_plan(self, request)

@@ -166,8 +166,8 @@ class GeneratorDropout:
 
     def _draw_mask(self, count: int) -> NDArray[np.uint8]:
         if self._probability == 0.5:  # one random bit a unit
-            drawn = np.frombuffer(self._draws.bytes(-(-count // 8)), dtype=np.uint8)
-            return np.unpackbits(drawn, count=count)
+            random_bytes = np.frombuffer(self._draws.bytes(-(-count // 8)), dtype=np.uint8)
+            return np.unpackbits(random_bytes, count=count)
         return (self._draws.random(count, dtype=np.float32) >= self._probability).astype(np.uint8)
 
 

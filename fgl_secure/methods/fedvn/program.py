@@ -88,7 +88,7 @@ class ClientGraphs:
         first, clients = nodes[:-1], np.zeros(len(targets), dtype=np.int64)
         masks = (silo.train[first], silo.validation[first], silo.test[first])
         begin = np.searchsorted(graph_of[edges[1]], starts)
-        own = GraphSet(
+        graph_set = GraphSet(
             silo.facts.name,
             silo.features,
             edges,
@@ -102,7 +102,7 @@ class ClientGraphs:
             begin,
             silo.own.get("bonds"),
         )
-        return cls(own, graphs, silo.facts.classes, types, bonds)
+        return cls(graph_set, graphs, silo.facts.classes, types, bonds)
 
 
 class FedVNClient(TrainingRounds):
@@ -178,9 +178,9 @@ class FedVNClient(TrainingRounds):
         """
         (right, scored), (result, tested) = self.scores()
         mean = result / tested if tested else 0.0
-        told = np.array([_units(right), scored, _units(mean), min(tested, 1)], dtype=np.int64)
+        own_counts = np.array([_units(right), scored, _units(mean), min(tested, 1)], dtype=np.int64)
         with self.talk.evaluation():
-            counts = self.talk.server(NOTHING, told)[1] * _OF
+            counts = self.talk.server(NOTHING, own_counts)[1] * _OF
         self._course.append(float(share_of(counts[2:])))
         own = np.array([_units(right), scored, _units(result), tested], dtype=np.int64) * _OF
         return counts, own

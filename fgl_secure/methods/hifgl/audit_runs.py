@@ -113,9 +113,9 @@ class Deviation:
             )
         if phase is not Phase.AGGREGATE or self.codes is None:
             return None
-        sent = messages[PAYLOAD].copy()
-        sent[np.searchsorted(senders, self.devices)] = self.codes
-        return TamperedBatch.of_payload(np.arange(len(senders)), sent)
+        payload = messages[PAYLOAD].copy()
+        payload[np.searchsorted(senders, self.devices)] = self.codes
+        return TamperedBatch.of_payload(np.arange(len(senders)), payload)
 
 
 SMALL_FIELD = 31

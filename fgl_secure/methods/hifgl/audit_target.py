@@ -332,15 +332,17 @@ class HiFGLSubject(Subject):
         return tuple(self.brief(**item, noisy=None, redealt=None) for item in in_the_clear(self.graph.num_silos))
 
 
-def hifgl_plan(method: HiFGL, asked: AuditRequest) -> AuditPlan:
+def hifgl_plan(method: HiFGL, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    graph, named = asked.load_graph(), named_rows(asked)
-    runs = [method.assign_schemes(fill_schemes(run, graph.num_silos)) for run in named]
+    graph, assignments = request.load_graph(), named_rows(request)
+    runs = [method.assign_schemes(fill_schemes(run, graph.num_silos)) for run in assignments]
     preset = method.training(graph.graph.name)
     received = graph.restricted_to_split() if preset.split_restricted else graph
     _check_ranges([run[NEIGHBOURS] for run in runs], received)
-    shared = {**asked.common_fields(graph, preset), "heard": received}
-    subjects = [HiFGLSubject(**shared, schemes=run, name=name_of(item)) for run, item in zip(runs, named, strict=True)]
+    shared = {**request.common_fields(graph, preset), "heard": received}
+    subjects = [
+        HiFGLSubject(**shared, schemes=run, name=name_of(item)) for run, item in zip(runs, assignments, strict=True)
+    ]
     if method.privacy is not None:
         subjects = [subject.under(method.privacy) for subject in subjects]
         _check_openings([subject.scheme for subject in subjects], received)

@@ -122,17 +122,17 @@ class HiFGL(ProgramMethod):
         """See `ProgramMethod.program`."""
         from fgl_secure.methods.hifgl.program import HiFGLSilo as Program  # torch comes with it
 
-        chosen, local = self.training(talk.silo.facts.name), self.perturbation
-        return Program(talk, chosen, backbone=self.backbone, seed=seed, device=device, perturbation=local)
+        preset, local = self.training(talk.silo.facts.name), self.perturbation
+        return Program(talk, preset, backbone=self.backbone, seed=seed, device=device, perturbation=local)
 
     def width(self, facts: Facts) -> int:
         """See `ProgramMethod.width`."""
         from fgl_secure.training.backbones import widest  # torch comes with it
 
-        chosen = self.training(facts.name)
-        widths = chosen.widths(facts.features, facts.classes)
-        made = widest(maker(self.backbone, chosen.layers_of), widths)
-        return max(made, facts.features if chosen.static_first_layer or self.perturbation is not None else 1)
+        preset = self.training(facts.name)
+        widths = preset.widths(facts.features, facts.classes)
+        width = widest(maker(self.backbone, preset.layers_of), widths)
+        return max(width, facts.features if preset.static_first_layer or self.perturbation is not None else 1)
 
     def assign_schemes(self, run: Assignment) -> Assignment:
         """With products for members whose scheme has them, where gradients are to be coded."""
@@ -158,8 +158,8 @@ class HiFGL(ProgramMethod):
         result = shape_preset(maker(self.backbone, result.layers_of), result)
         return replace(result, static_first_layer=self.static_first_layer)
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.hifgl.audit_target import hifgl_plan
 
-        return hifgl_plan(self, asked)
+        return hifgl_plan(self, request)

@@ -165,8 +165,8 @@ class HiFGLSilo(TrainingRounds):
         if not (training and rate):
             return h
         # one seed for all silos: each draws what all of them drop, and takes its own
-        drawn = [torch.rand((size, h.shape[1]), generator=self._coins) for size in self.silo.facts.sizes]
-        return h * (drawn[self.silo.silo].to(h.device) >= rate) / (1 - rate)
+        draws = [torch.rand((size, h.shape[1]), generator=self._coins) for size in self.silo.facts.sizes]
+        return h * (draws[self.silo.silo].to(h.device) >= rate) / (1 - rate)
 
     def _step(self, judged: torch.Tensor, losses: torch.Tensor) -> Figures:
         """A step of the silo's own optimiser, and the mean of all models; or of gradients, for one shared model."""
@@ -294,9 +294,9 @@ def silos_of(
         kind: makes a silo's program, as `HiFGLSilo` does.
         perturbation: of features at devices.
     """
-    chosen = {NEIGHBOURS: schemes} if isinstance(schemes, Scheme) else dict(schemes)
-    if NEIGHBOURS in chosen:
-        chosen.setdefault(MEMBERS, chosen[NEIGHBOURS])
+    assignment = {NEIGHBOURS: schemes} if isinstance(schemes, Scheme) else dict(schemes)
+    if NEIGHBOURS in assignment:
+        assignment.setdefault(MEMBERS, assignment[NEIGHBOURS])
     make_layer = maker(backbone, preset.layers_of)
     rows = widest(make_layer, shape_preset(make_layer, preset).widths(graph.graph.num_features, graph.num_classes))
     choices = {"backbone": backbone, "seed": seed, "device": device}
@@ -307,5 +307,5 @@ def silos_of(
             return kind(talk, preset, **choices)
         return kind(talk, preset, **choices, perturbation=perturbation, coins=coins)
 
-    task = Task(make, chosen, preset.epochs, width=max(rows, features))
+    task = Task(make, assignment, preset.epochs, width=max(rows, features))
     return Job(task, graph, graph.restricted_to_split() if preset.split_restricted else None)

@@ -85,8 +85,8 @@ class _Edges:
     def tell(self, direction: Direction) -> Outbox:
         """Tell every other silo which of its devices' messages go into sums of own devices."""
         here, other = self._ends(direction)[1]
-        step, sent = Step(0, direction=direction), self._sent[direction]
-        return {silo: [Parcel(Phase.WANTED, step, (sent[here & (other == silo)],))] for silo in self._share.others}
+        step, edges = Step(0, direction=direction), self._sent[direction]
+        return {silo: [Parcel(Phase.WANTED, step, (edges[here & (other == silo)],))] for silo in self._share.others}
 
     def hear(self, inbox: Inbox, direction: Direction) -> None:
         """Take what the others told of a direction; after the forward one it is known what goes backward."""

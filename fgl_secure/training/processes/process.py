@@ -118,23 +118,23 @@ def only(inbox: Inbox, sender: int, phase: MessageKind) -> Parcel:
     return result[0]
 
 
-def fitting(parcel: Parcel, *wanted: tuple[str, tuple[int, ...]]) -> tuple[Array, ...]:
+def fitting(parcel: Parcel, *expected: tuple[str, tuple[int, ...]]) -> tuple[Array, ...]:
     """Return the arrays of a parcel, which must have these types and shapes.
 
     Args:
         parcel: what arrived.
-        wanted: type and shape of each array; -1 stands for any length.
+        expected: type and shape of each array; -1 stands for any length.
 
     Raises:
         ProtocolError: they have not.
     """
     result = [(array.dtype.str, array.shape) for array in parcel.arrays]
-    fits = len(result) == len(wanted) and all(
+    fits = len(result) == len(expected) and all(
         kind == type_ and len(shape) == len(form) and all(f in (-1, s) for f, s in zip(form, shape, strict=True))
-        for (kind, shape), (type_, form) in zip(result, wanted, strict=True)
+        for (kind, shape), (type_, form) in zip(result, expected, strict=True)
     )
     if not fits:
-        raise ProtocolError(f"message of {parcel.phase.label} must hold arrays {list(wanted)}; found {result}")
+        raise ProtocolError(f"message of {parcel.phase.label} must hold arrays {list(expected)}; found {result}")
     return parcel.arrays
 
 
@@ -235,10 +235,10 @@ class Hosting(Generic[_Hosted]):
     def _give(self, messages: Messages) -> None:
         left = len(messages)
         for machine in self.machines:
-            mine = np.isin(messages.receivers, machine.parties)
-            if mine.any():
-                left -= int(mine.sum())
-                machine.receive(messages.rows(mine))
+            is_own = np.isin(messages.receivers, machine.parties)
+            if is_own.any():
+                left -= int(is_own.sum())
+                machine.receive(messages.rows(is_own))
         if left:
             raise ProtocolError(f"messages of {messages.phase.label} must be for parties hosted here; {left} are not")
 
@@ -362,9 +362,9 @@ class SealedParty:
             post = {}
         opened = {sender: self._unseal(sender, data) for sender, data in post.items()}
         out = self.program.step({sender: parcels_from_bytes(data) for sender, data in opened.items()})
-        sent = {receiver: self._seal(receiver, parcels_to_bytes(parcels)) for receiver, parcels in out.items()}
+        sealed = {receiver: self._seal(receiver, parcels_to_bytes(parcels)) for receiver, parcels in out.items()}
         self._turns += 1
-        return sent
+        return sealed
 
     def _public_keys(self) -> bytes:
         public = Offer(self._private, self._agreement).public

@@ -185,10 +185,10 @@ class SiloProcess(Process):
             finds_ranges=self._ranged,
         )
         if self._neighbours is not None:
-            rows, wanted = self._neighbours.between()
+            rows, summed_edges = self._neighbours.between()
             summed, partners = self._neighbours.message_counts(), self._neighbours.partners()
             code = self._neighbours.row_code
-            setting = replace(setting, summed=summed, rows=rows, wanted=wanted, partners=partners, row_code=code)
+            setting = replace(setting, summed=summed, rows=rows, wanted=summed_edges, partners=partners, row_code=code)
         return self._make(Collectives(self._silo, setting))
 
     def _looks_at(self, _step: Step) -> bool:
@@ -215,15 +215,15 @@ class SiloProcess(Process):
         if self._number != _BEFORE:
             self._program.restore(self._kept)
             self._program.talk.restore(within("talk", self._kept))
-        strand, given, reply = self._begin_round(), list(self._given), None
+        strand, answers, reply = self._begin_round(), list(self._given), None
         while True:
             strand.go_on(reply)
             if strand.call is None:
                 raise ProtocolError("a round must be the same when it is run again; it ended early")
             if strand.call.topology in _LOCAL:
                 reply = self._own(strand.call)
-            elif given:
-                reply = _reply(strand.call.topology, given.pop(0))
+            elif answers:
+                reply = _reply(strand.call.topology, answers.pop(0))
             elif not np.array_equal(_call_numbers(strand.call), self._call):
                 raise ProtocolError("a round must be the same when it is run again; another call is due")
             else:
@@ -247,8 +247,8 @@ class SiloProcess(Process):
             return self._sums.begin(call.terms, call.bound or UNBOUNDED, call.step)
         assert call.rows is not None, "only devices hand over gradients in their place"
         if call.topology != NEIGHBOURS:
-            told = call.parts, call.least, Digits.of(call.numbers)
-            return self._sums.begin({EVERYBODY: call.rows}, call.bound or UNBOUNDED, call.step, *told)
+            outline = call.parts, call.least, Digits.of(call.numbers)
+            return self._sums.begin({EVERYBODY: call.rows}, call.bound or UNBOUNDED, call.step, *outline)
         return self._sums.confirm_results(call.step) or self._begin_neighbours(call)
 
     def _begin_neighbours(self, call: Call | None) -> Outbox:
@@ -288,7 +288,7 @@ class SiloProcess(Process):
 
     def state(self) -> dict[str, Array]:
         """States of machines, and the round at hand: how it began, and what its calls have given."""
-        given = {f"{n}/{place}": result for n, item in enumerate(self._given) for place, result in enumerate(item)}
+        answers = {f"{n}/{place}": result for n, item in enumerate(self._given) for place, result in enumerate(item)}
         neighbours = {} if self._neighbours is None else under("neighbours", self._neighbours.state())
         return {
             "due": np.array([self._due, self._number], dtype=np.int64),
@@ -297,7 +297,7 @@ class SiloProcess(Process):
             **under("sums", self._sums.state()),
             **neighbours,
             **under("kept", self._kept),
-            **under("given", given),
+            **under("given", answers),
             **under("report", self._report or {}),
         }
 
@@ -312,8 +312,8 @@ class SiloProcess(Process):
         self._sums.restore(within("sums", state))
         if self._neighbours is not None:
             self._neighbours.restore(within("neighbours", state))
-        self._kept, given = within("kept", state), within("given", state)
-        self._given = [tuple(item) for item in _in_order(given)]
+        self._kept, answers = within("kept", state), within("given", state)
+        self._given = [tuple(item) for item in _in_order(answers)]
         self._report = within("report", state) if self._due is _SiloStep.NOTHING else None
 
 
@@ -325,14 +325,14 @@ def _reply(topology: str, result: tuple[Array, ...]) -> Any:
     return list(result) if topology == EXCHANGE else result[0]
 
 
-def _in_order(given: Arrays) -> list[list[Array]]:
+def _in_order(arrays: Arrays) -> list[list[Array]]:
     """Arrays by call and place, as a state has them."""
     result: list[list[Array]] = []
-    for name in sorted(given, key=lambda name: tuple(map(int, name.split("/")))):
+    for name in sorted(arrays, key=lambda name: tuple(map(int, name.split("/")))):
         call, _ = name.split("/")
         if int(call) == len(result):
             result.append([])
-        result[-1].append(given[name])
+        result[-1].append(arrays[name])
     return result
 
 
@@ -398,10 +398,10 @@ class ProgramRun:
         if number >= self.silos:
             assert rows is not None, "without sums over neighbours there are no relays"
             return RelayProcess(number - self.silos, self.silos, rows, session, coins)
-        held, ways = silo(), {"between": task.between, "crossing": task.crossing}
-        sums = None if rows is None else hosted_sums(held, rows, session, coins, task.width, **ways)
+        silo_data, ways = silo(), {"between": task.between, "crossing": task.crossing}
+        sums = None if rows is None else hosted_sums(silo_data, rows, session, coins, task.width, **ways)
         return SiloProcess(
-            held, lambda talk: task.make(talk, coins), self.company(session), coins, sums, members, names
+            silo_data, lambda talk: task.make(talk, coins), self.company(session), coins, sums, members, names
         )
 
     def party(

@@ -206,12 +206,12 @@ class SiloSums:
         """
         self._step, self._results, rows = step, {}, []
         self._quotients, self._least, self._digits = np.array(parts, dtype=np.int64), least, digits
-        for receiver, given in vectors.items():
+        for receiver, vector in vectors.items():
             number, self._next = self._next, self._next + 1
-            length = given if isinstance(given, int) else len(given)
+            length = vector if isinstance(vector, int) else len(vector)
             rows.append((number, length, bound, receiver))
             part = self._part(rows[-1])
-            part.begin(Step(number), None if isinstance(given, int) else given[None])
+            part.begin(Step(number), None if isinstance(vector, int) else vector[None])
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
         opening = Parcel(OPENING, step, (self._open, self._quotients, scalar(least), digits.array))
@@ -303,9 +303,9 @@ class SiloSums:
         if len(row) != 1 or int(number) in self._results:
             raise ProtocolError(f"server must be done with a sum that is open, once; found {int(number)}")
         _, length, _, receiver = row[0].tolist()
-        told = length - self._digits.spared_entries - len(parts) if receiver == EVERYBODY else 0
-        if len(total) != told:
-            raise ProtocolError(f"server must tell {told} entries of sum {int(number)}; found {len(total)}")
+        length_of_others = length - self._digits.spared_entries - len(parts) if receiver == EVERYBODY else 0
+        if len(total) != length_of_others:
+            raise ProtocolError(f"server must tell {length_of_others} entries of sum {int(number)}; found {len(total)}")
         if receiver == self._silo:
             sums = self._parts[int(number)].sums
             if sums is None:
@@ -324,8 +324,8 @@ class SiloSums:
     def results(self) -> dict[int, Array]:
         """The sums that this silo learns, by receiver: EVERYBODY's and its own."""
         by_number = {int(number): int(receiver) for number, _, _, receiver in self._open}
-        mine = (EVERYBODY, self._silo)
-        return {by_number[n]: total for n, total in self._results.items() if by_number[n] in mine}
+        keys = (EVERYBODY, self._silo)
+        return {by_number[n]: total for n, total in self._results.items() if by_number[n] in keys}
 
     def state(self) -> dict[str, Array]:
         """What is open, what the server sent so far as a digest, and each part's own state."""
@@ -406,10 +406,10 @@ class SumServer:
     def _open(self, inbox: Inbox) -> None:
         if self._sums:
             raise ProtocolError(f"silos must end their sums before they open others; {len(self._sums)} are open")
-        asked = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
-        opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ()), ("<i8", (3,))) for parcel in asked]
-        self._step, (rows, parts, least, digits) = asked[0].step, opened[0]
-        for silo, (parcel, result) in enumerate(zip(asked, opened, strict=True)):
+        openings = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
+        opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ()), ("<i8", (3,))) for parcel in openings]
+        self._step, (rows, parts, least, digits) = openings[0].step, opened[0]
+        for silo, (parcel, result) in enumerate(zip(openings, opened, strict=True)):
             same = all(np.array_equal(*pair) for pair in zip(result, opened[0], strict=True))
             if not same or parcel.step != self._step:
                 raise ProtocolError(f"silos must open the same sums; those of silos 0 and {silo} differ")

@@ -313,13 +313,13 @@ class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
     def infer(self, view: View, public: PublicParameters) -> NearerClients | None:  # noqa: ARG002  # needs no parameter
         """For every client; None if no client received two others' embeddings."""
         result = []
-        for told in told_to_clients(view):
-            first, second = np.triu_indices(len(told.others), 1)
+        for client in told_to_clients(view):
+            first, second = np.triu_indices(len(client.others), 1)
             if len(first):
-                like = told.embeddings @ told.own / np.maximum(np.linalg.norm(told.embeddings, axis=1), 1e-300)
+                like = client.embeddings @ client.own / np.maximum(np.linalg.norm(client.embeddings, axis=1), 1e-300)
                 nearer = np.where(like[first] >= like[second], first, second)
-                named = told.others[np.stack([nearer, first + second - nearer])]
-                result.append(np.concatenate([np.full((1, len(first)), told.client), named]))
+                named = client.others[np.stack([nearer, first + second - nearer])]
+                result.append(np.concatenate([np.full((1, len(first)), client.client), named]))
         return NearerClients(*np.concatenate(result, axis=1)) if result else None
 
     def score(self, guess: NearerClients, truth: ModelTruth) -> tuple[Measurement, ...]:

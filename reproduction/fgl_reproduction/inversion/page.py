@@ -84,12 +84,12 @@ def render_inversion(result: InversionResult, command: str) -> str:
 
 
 def _subject(result: InversionResult) -> list[tuple[str, str]]:
-    chosen = result.options
-    pairs = [(name.capitalize(), str(getattr(chosen, name)))
+    options = result.options
+    pairs = [(name.capitalize(), str(getattr(options, name)))
              for name in ("dataset", "backbone", "silos", "batch", "scheme", "attack", "seed")]  # fmt: skip
     if result.epsilon is not None:
-        cost = f"epsilon {result.epsilon:.3g} at delta {chosen.delta:g} of {Relation(Unit.CLIENT)}"
-        pairs.append(("Noise", f"z = {chosen.noise:g}, {cost}"))
+        cost = f"epsilon {result.epsilon:.3g} at delta {options.delta:g} of {Relation(Unit.CLIENT)}"
+        pairs.append(("Noise", f"z = {options.noise:g}, {cost}"))
     return pairs
 
 

@@ -44,17 +44,17 @@ def describe(result: InversionResult) -> str:
 
 def heading(result: InversionResult) -> str:
     """Return the attacked round in one line."""
-    chosen = result.options
+    options = result.options
     what = (
-        f"the sum of gradients of {chosen.silos} clients" if result.summed else f"gradients of {chosen.silos} clients"
+        f"the sum of gradients of {options.silos} clients" if result.summed else f"gradients of {options.silos} clients"
     )
     noise = (
         ""
         if result.epsilon is None
-        else f", noise z = {chosen.noise:g} (epsilon {result.epsilon:.3g}, zero-out adjacency)"
+        else f", noise z = {options.noise:g} (epsilon {result.epsilon:.3g}, zero-out adjacency)"
     )
-    nodes = "1 node" if chosen.batch == 1 else f"{chosen.batch} nodes"
-    return f"{chosen.attack} on {what}, {nodes} each: {chosen.dataset}, {chosen.backbone}, {chosen.scheme}{noise}"
+    nodes = "1 node" if options.batch == 1 else f"{options.batch} nodes"
+    return f"{options.attack} on {what}, {nodes} each: {options.dataset}, {options.backbone}, {options.scheme}{noise}"
 
 
 def structure_means(structure: StructureScores) -> dict[str, float]:

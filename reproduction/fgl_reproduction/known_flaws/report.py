@@ -44,12 +44,12 @@ def describe(findings: Sequence[Finding]) -> str:
     terminal, buffer = Console(), io.StringIO()
     width = terminal.width if terminal.is_terminal else WIDTH
     console = Console(file=buffer, force_terminal=terminal.is_terminal, width=width)
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, show_lines=True)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), show_edge=False, show_lines=True)
     for heading in HEADER:
-        shown.add_column(heading, overflow="fold", no_wrap=heading in ("result", "seconds"))
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("result", "seconds"))
     for finding, row in zip(findings, table_rows(findings), strict=True):
-        shown.add_row(*row, style=None if finding.is_expected else "red")
-    console.print(shown, markup=False, highlight=False)
+        table.add_row(*row, style=None if finding.is_expected else "red")
+    console.print(table, markup=False, highlight=False)
     console.print(_totals(findings), markup=False, highlight=False)
     return buffer.getvalue().rstrip()
 

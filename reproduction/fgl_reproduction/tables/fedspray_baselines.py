@@ -196,8 +196,8 @@ class PlainClient(ChosenRounds):
             self.network: ClassNetwork = structured.to(place)
         else:
             alone = baseline is Baseline.LOCAL
-            drawn = talk.silo.silo if alone else 0
-            self.network = drawn_network(backbone, talk.silo.facts, preset, draws, drawn, KNOWN).to(place)
+            silo = talk.silo.silo if alone else 0
+            self.network = drawn_network(backbone, talk.silo.facts, preset, draws, silo, KNOWN).to(place)
             self._averaged = [] if alone else list(self.network.parameters())
         self._parameters = list(self.network.parameters())
         self._steps = adam(self.network, preset.learning_rate)

@@ -91,7 +91,7 @@ class BaselineClient(FedStructClient):
 
     def train(self, number: int) -> Figures:
         """The client's own step, and the mean of all models where they are averaged."""
-        own = self._counts(number)
+        counts = self._counts(number)
         self.model.train()
         self.model.forget()
         loss = self.model.loss(self.scores())
@@ -99,10 +99,10 @@ class BaselineClient(FedStructClient):
         self.model.step(self.model.gradient(), None)
         given = self._share * self.model.parameters()["theta"] if self._averaged else np.empty(0, dtype=np.float32)
         row, parts = np.append(given, float(loss.detach())), (len(given),) * bool(len(given))
-        told, sums = self.talk.server(row, own, parts=parts)
+        told, sums = self.talk.server(row, counts, parts=parts)
         if self._averaged and not (self._own_ends and number + 1 == self._preset.epochs):
             self._take(told[:-1])
-        return Figures(float(told[-1]) / self.silo.facts.silos, sums, own, self._score(sums, number))
+        return Figures(float(told[-1]) / self.silo.facts.silos, sums, counts, self._score(sums, number))
 
     @property
     def _share(self) -> float:

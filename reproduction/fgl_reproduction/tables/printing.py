@@ -24,14 +24,14 @@ STYLES = {True: "green", False: "yellow", None: "dim"}
 
 def describe(done: Reproduction) -> str:
     """Title, table and notes; colours only on a terminal."""
-    there, here = Console(), io.StringIO()
-    console = Console(file=here, force_terminal=there.is_terminal, width=there.width if there.is_terminal else WIDTH)
+    there, buffer = Console(), io.StringIO()
+    console = Console(file=buffer, force_terminal=there.is_terminal, width=there.width if there.is_terminal else WIDTH)
     console.print(done.table.title, style="bold", markup=False, highlight=False)
     console.print(_how(done), markup=False, highlight=False)
     console.print(_table(done.rows))
     for note in ("Within: our mean is at most one printed deviation from the printed mean.", *done.table.notes):
         console.print(f"Note: {note}", markup=False, highlight=False)
-    return here.getvalue().rstrip()
+    return buffer.getvalue().rstrip()
 
 
 def figures(table: PaperTable, entry: LedgerEntry) -> str:

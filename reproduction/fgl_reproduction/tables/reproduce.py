@@ -113,12 +113,12 @@ def _entry_figures(table: PaperTable, entry: LedgerEntry) -> Mapping[Metric, flo
 
 
 def _rows(table: PaperTable, graph: Data, runs: Runs) -> Iterator[FigureRow]:
-    ours = _figures(table, runs)
+    figures = _figures(table, runs)
     printed = printed_figures(table.printed)
     for case in table.cases:
         for metric in (*table.metrics, *(derived.metric for derived in table.derived)):
             paper = printed.get((graph.name, case.setting, case.line, metric.name), MeanFigure())
-            result = ours.get((case, metric), MeanFigure())
+            result = figures.get((case, metric), MeanFigure())
             yield FigureRow(graph.name, case.setting, case.method, metric, result, paper, case.measure is not None)
 
 

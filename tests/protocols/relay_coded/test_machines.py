@@ -234,6 +234,6 @@ def test_members_are_summed_over_a_larger_field() -> None:
     whole = grouping_over(directory, silo_of, members, members, np.stack([members, silo_of]))
     silos = directory.ids(Role.SILO)
     grouping = replace(whole, group_owner=silos, group_custodian=silos)
-    fitted = RelayCoded(k_min=2, profile=Profile.SHOWN).fit(Topology(MEMBERS, grouping, 4))
+    fitted = RelayCoded(k_min=2, profile=Profile.SHOWN).adapt(Topology(MEMBERS, grouping, 4))
     assert (fitted.field.modulus, fitted.bound, fitted.fraction_bits) == (2**61 - 1, 2.0**16, 34)
     assert fitted.k_min == 2

@@ -128,13 +128,13 @@ class FedPubClient(TrainingRounds):
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """Own steps, and the average to go on from; figures are of what the steps of the round before came to."""
-        own = counts_of(self.silo, self._predict)
+        counts = counts_of(self.silo, self._predict)
         loss = self._learn()
         self.kept["predicted"] = self._classes()
         self._take_average()
         if self._preset.tested_averaged:
             self.kept["predicted"] = self._classes()
-        return self.figures(own, loss, len(self._labelled))
+        return self.figures(counts, loss, len(self._labelled))
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Scores what the last steps came to."""
@@ -182,8 +182,8 @@ class FedPubClient(TrainingRounds):
         terms: dict[int, Ids | int] = {
             other: self._grid.encode(shrunk(weights[other, me] * self.sent, exponent)) for other in range(facts.silos)
         }
-        told = self.talk.clients({**terms, me: len(self.sent)}, self._grid.largest, WEIGHTED_SUM)
-        average = shrunk(self._grid.decode(told), -exponent) + weights[me, me] * self.sent
+        clients = self.talk.clients({**terms, me: len(self.sent)}, self._grid.largest, WEIGHTED_SUM)
+        average = shrunk(self._grid.decode(clients), -exponent) + weights[me, me] * self.sent
         self.kept["average"] = average.astype(np.float32)
         overwrite(self.model.shared_parameters, self.kept["average"])
 

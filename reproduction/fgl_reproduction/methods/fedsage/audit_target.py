@@ -157,8 +157,8 @@ def generator_run(
         label: what the scheme is called.
         what: what was exchanged, in words.
     """
-    chosen, bits = preset.generator, grid_for(scheme, graph.num_silos - 1).fraction_bits
-    known = GeneratorShape(chosen.latent, chosen.width, graph.graph.num_features, bits, chosen.cross)
+    generator, bits = preset.generator, grid_for(scheme, graph.num_silos - 1).fraction_bits
+    known = GeneratorShape(generator.latent, generator.width, graph.graph.num_features, bits, generator.cross)
     truth = ClientRows(graph.silo_of, graph.features)
     return RecordedRun(label, what, GENERATORS, PublicParameters(), transcript, (truth,), (known,))
 

@@ -55,9 +55,9 @@ class FedSagePreset(AveragedPreset):
 
     def with_generator(self, rounds: int | None, most: int | None) -> FedSagePreset:
         """The same preset with other rounds for generators or other neighbours; None changes nothing."""
-        chosen = self.generator
-        rounds, most = chosen.rounds if rounds is None else rounds, chosen.most if most is None else most
-        return replace(self, generator=replace(chosen, rounds=rounds, most=most))
+        generator = self.generator
+        rounds, most = generator.rounds if rounds is None else rounds, generator.most if most is None else most
+        return replace(self, generator=replace(generator, rounds=rounds, most=most))
 
 
 HONEST = FedSagePreset("honest", hidden=64, epochs=100, learning_rate=0.5, descent=True, weight_decay=5e-4)
