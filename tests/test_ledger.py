@@ -84,9 +84,9 @@ def test_several_writers_leave_whole_lines(path: Path) -> None:
 FULL = """
 import resource
 from pathlib import Path
-from fgl_secure.ledger import Ledger
+from fgl_secure.ledger import RunLedger
 resource.setrlimit(resource.RLIMIT_FSIZE, (400, resource.RLIM_INFINITY))
-ledger = Ledger(Path("runs.jsonl"))
+ledger = RunLedger(Path("runs.jsonl"))
 for seed in range(9):
     ledger.add({"of": "test", "seed": seed}, "x" * 50, 0.0)
 assert all(ledger.find({"of": "test", "seed": seed}) for seed in range(9)), "runs go on"

@@ -257,7 +257,7 @@ class SecureAggregator:
             InputError, FieldRangeError: the scheme has no room for such sums, or noise no place in such mappings.
             BudgetExhaustedError: the round would cost more than the privacy budget has left.
         """
-        check_kind(layout, TensorLayout, "layout", "give Layout.of(mapping)")
+        check_kind(layout, TensorLayout, "layout", "give TensorLayout.of(mapping)")
         _check_coins(coins)
         bounds, number = self._begin_round(layout)
         coins = coins or self._coins

@@ -43,7 +43,7 @@ MODULE = dedent('''
     class Pets(Truth):
         names: tuple[str, ...]
 
-        def permuted(self, seed):
+        def permute(self, seed):
             return Pets(self.names[1:] + self.names[:1])
 
 
