@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class PaperTable:
+class NumberedTable:
     """A numbered table or figure of a paper.
 
     Attributes:
@@ -39,18 +39,18 @@ _RATIO = "Amazon Ratings is not at hand"
 _WIKI = "WikiCS is not at hand"
 
 
-def _of(paper: str, **result: tuple[str, ...] | str) -> tuple[PaperTable, ...]:
+def _of(paper: str, **result: tuple[str, ...] | str) -> tuple[NumberedTable, ...]:
     """By number, `table1` or `figure1`: a reason, or names for `reproduce` and, last and with a blank, a reason."""
     made = []
     for key, value in result.items():
         kind, number = ("Table", key.removeprefix("table")) if key.startswith("table") else ("Figure", key[6:])
         parts = (value,) if isinstance(value, str) else value
         names = tuple(part for part in parts if " " not in part)
-        made.append(PaperTable(paper, f"{kind} {number}", names, "".join(part for part in parts if " " in part)))
+        made.append(NumberedTable(paper, f"{kind} {number}", names, "".join(part for part in parts if " " in part)))
     return tuple(made)
 
 
-NUMBERED: tuple[PaperTable, ...] = (
+NUMBERED: tuple[NumberedTable, ...] = (
     *_of(
         "HiFGL",
         table1="ratings of methods, nothing is measured",
@@ -65,7 +65,7 @@ NUMBERED: tuple[PaperTable, ...] = (
         figure4=("hifgl-fig4",),
         figure5=("hifgl-fig5",),
     ),
-    PaperTable("HiFGL", "Appendix A.4", ("hifgl-a4",)),
+    NumberedTable("HiFGL", "Appendix A.4", ("hifgl-a4",)),
     *_of(
         "FedStruct",
         table1=("fedstruct-table1",),
