@@ -276,7 +276,7 @@ def test_switches_are_truth_values(name: str) -> None:
         (lambda a: a.server_round(TensorLayout.of(STATE), coins=1), "coins"),
         (lambda a: a.client_round(0, bytes(16), 0, coins=1), "coins"),
         (lambda a: a.client_round(0, bytes(16), 0, identity=1, identities={}), "identity"),
-        (lambda a: a.client_round(0, bytes(16), 0, kept=b""), "kept"),
+        (lambda a: a.client_round(0, bytes(16), 0, rounding_errors=b""), "rounding_errors"),
         (lambda a: a.restored_client("state"), "state"),
         (lambda a: a.client_round(0, bytes(16), 0).provide(LINEAR), "mapping"),
         (lambda a: a.client_round(0, bytes(16), 0).provide(STATE, torch.ones(2)), "weight"),
