@@ -244,7 +244,7 @@ class OneProcess:
         rows = [_rows(call) for call in calls]
         if first.topology == NEIGHBOURS:
             sums = self._neighbours.sum(_spread(rows, self._rows), first.step)
-            return [sums[own] for own in self._nodes]
+            return [sums[node] for node in self._nodes]
         return self._member_sums(rows, first) if first.topology == MEMBERS else self._server_sum(rows, first)
 
     def _member_sums(self, rows: list[Array], call: Call) -> Sequence[Array]:

@@ -10,7 +10,7 @@ from networkx import DiGraph, strongly_connected_components
 
 ROOT = Path(__file__).parents[2]
 
-_LOW = {"typing", "errors", "plugins", "choices", "threads", "crypto", "coins", "algebra"}
+_LOW = {"typing", "errors", "plugins", "config_fields", "threads", "crypto", "coins", "algebra"}
 _MIDDLE = _LOW | {"runtime", "dp", "graph"}
 _HOST = {"host"}
 _HIGH = _MIDDLE | _HOST | {"protocols", "aggregation", "training", "statistics", "attacks"}
@@ -19,7 +19,7 @@ ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "typing": set(),
     "plugins": {"errors"},
-    "choices": {"errors"},
+    "config_fields": {"errors"},
     "ledger": {"errors"},
     "backbones": {"errors", "plugins", "training"},  # for names of types alone
     "threads": {"errors"},
