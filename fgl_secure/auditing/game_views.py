@@ -17,6 +17,9 @@ from fgl_secure.typing import Flags, Ids
 Key = tuple[str, str]
 """Kind of message, or of what is worked out from sealed ones, and field."""
 
+SMALL = 2**32
+"""Words below may agree in two runs by chance."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
@@ -163,7 +166,11 @@ def _changed(value: NDArray[Any], other: NDArray[Any]) -> Ids:
 
 
 def _steadily_changed(ones: tuple[NDArray[Any], NDArray[Any]], others: tuple[NDArray[Any], NDArray[Any]]) -> Ids:
-    """Rows with eight bytes that two runs of one input share, and two of another input, but not with the first."""
+    """Rows with eight bytes that two runs of one input share, and two of another input, but not with the first.
+
+    Small numbers, such as sizes of ciphertexts, may agree by chance: none counts in a field in which one of them
+    differs between two runs of one input.
+    """
 
     def blocks(found: NDArray[Any]) -> NDArray[np.uint64]:
         flat = np.ascontiguousarray(found).reshape(len(found), -1).view(np.uint8)
@@ -171,7 +178,11 @@ def _steadily_changed(ones: tuple[NDArray[Any], NDArray[Any]], others: tuple[NDA
         return np.ascontiguousarray(flat[:, :whole]).view(np.uint64)
 
     mine, again, theirs, once_more = (blocks(each) for each in (*ones, *others))
-    return np.flatnonzero(((mine == again) & (theirs == once_more) & (mine != theirs)).any(axis=1))
+    changed = (mine == again) & (theirs == once_more) & (mine != theirs)
+    small = (mine < SMALL) & (theirs < SMALL)
+    if (small & ((mine != again) | (theirs != once_more))).any():
+        changed &= ~small
+    return np.flatnonzero(changed.any(axis=1))
 
 
 def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, list[Words]]:

@@ -96,7 +96,8 @@ def test_flaws_of_masks_are_found(modulus: int, flaw: Flaw) -> None:
 
 
 def _narrow(bits: int, masks: Integers, _order: Integers) -> Integers:
-    return masks % 2**bits
+    narrow: Integers = masks % 2**bits
+    return narrow
 
 
 def _with_holes(holes: NDArray[np.bool_], masks: Integers, _order: Integers) -> Integers:
