@@ -39,11 +39,11 @@ def measured(scheme: str, dropped: set[int], **more: Any) -> tuple[SecureAggrega
 def test_in_the_clear_the_server_reads_every_update() -> None:
     """Positive control: without protection every client is recognised, and every label read from its rows."""
     _, found = measured("plaintext", set(), weight_bound=8)
-    assert found.received_words.recognised == found.clear.recognised == 1.0
-    assert found.received_words.labels == found.clear.labels == 1.0
-    assert np.allclose(np.diag(found.received_words.matches), np.diag(found.clear.matches), atol=0.2)
+    assert found.arrived.recognised == found.clear.recognised == 1.0
+    assert found.arrived.labels == found.clear.labels == 1.0
+    assert np.allclose(np.diag(found.arrived.matches), np.diag(found.clear.matches), atol=0.2)
     weights = np.arange(1, CLIENTS + 1)[:, None]
-    assert np.allclose(found.received_words.rows / weights, found.clear.rows, atol=1e-6)
+    assert np.allclose(found.arrived.rows / weights, found.clear.rows, atol=1e-6)
 
 
 @pytest.mark.parametrize("scheme", PROTECTING)
@@ -53,8 +53,8 @@ def test_under_a_scheme_what_arrives_is_like_nobodys_update(scheme: str) -> None
     assert found.clients == (0, 1, 3, 4, 5, 6, 7)
     assert found.clear.recognised == 1.0
     assert np.diag(found.clear.matches) == pytest.approx(1.0)
-    assert float(np.abs(found.received_words.matches).max()) < 5 / np.sqrt(found.entries)
-    assert found.received_words.recognised < 1.0
+    assert float(np.abs(found.arrived.matches).max()) < 5 / np.sqrt(found.entries)
+    assert found.arrived.recognised < 1.0
     assert found.chance == 1 / 7
 
 
@@ -66,7 +66,7 @@ def test_the_page_stands_alone_and_has_the_figures(scheme: str, tmp_path: Path) 
     path = tmp_path / "report.html"
     shown = aggregator.write_report(path, updates, LabelTest("head.bias", REFERENCE, labels))
     page = path.read_text(encoding="utf-8")
-    assert shown.arrived.recognised == found.received_words.recognised
+    assert shown.arrived.recognised == found.arrived.recognised
     assert not re.search(r"<script|src=|href=|url\(", page)
     for text in (f"{100 * shown.clear.recognised:.1f} %", f"{100 * shown.arrived.labels:.1f} %", "head.bias", scheme):  # type: ignore[operator]
         assert text in page

@@ -194,7 +194,7 @@ def test_runs_that_do_not_go_together_are_refused() -> None:
         def independent(self, seed: int) -> Subject:  # noqa: ARG002
             return self
 
-        def recorded(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002
+        def record_runs(self, seed: int) -> Iterator[RecordedRun]:  # noqa: ARG002
             return iter(())
 
     fewer = Fewer(**{each.name: getattr(subject, each.name) for each in fields(subject)} | {"name": "fewer"})

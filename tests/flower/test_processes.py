@@ -46,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def network(home: Path) -> Iterator[LocalFederation]:
     """A SuperLink and four SuperNodes, for the apps of both examples; ClientApps are forked with libraries loaded."""
     silos = script("flower_silos", "run_here")
-    nodes = [{**node, "num-partitions": SILOS} for node in silos.prepared(home, CONFIG)]
+    nodes = [{**node, "num-partitions": SILOS} for node in silos.prepare_parties(home, CONFIG)]
     libraries = [*silos.PRELOAD, "fgl_secure.flower", "torch_geometric.nn", "sklearn.neighbors", "sklearn.datasets"]
     variables = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1", MARK: str(home)}
     with LocalFederation(nodes, variables, [str(silos.EXECUTOR), "--preload", *libraries]) as federation:
