@@ -5,15 +5,13 @@ import torch
 from fgl_secure.backbones import register_backbone
 from fgl_secure.training.backbones import GATLayer, MessageLayer
 
-HEADS = 2
-
 
 class TwoHeads(MessageLayer):
     projects_sums = False
 
     def __init__(self, d_in, d_out):
         super().__init__()
-        self.heads = torch.nn.ModuleList(GATLayer(d_in, d_out) for _ in range(HEADS))
+        self.heads = torch.nn.ModuleList(GATLayer(d_in, d_out) for _ in range(2))
 
     @property
     def message_weight(self):
@@ -21,7 +19,7 @@ class TwoHeads(MessageLayer):
 
     @property
     def message_width(self):
-        return HEADS * self.heads[0].message_width
+        return 2 * self.heads[0].message_width
 
     def source_scale(self, degrees):
         return torch.ones_like(degrees.heard)
@@ -30,13 +28,12 @@ class TwoHeads(MessageLayer):
         return torch.hstack([head.local_state(h) for head in self.heads])
 
     def message(self, kept, degrees):
-        return torch.hstack(
-            [head.message(h, degrees) for head, h in zip(self.heads, kept.chunk(HEADS, 1), strict=True)]
-        )
+        heads = zip(self.heads, kept.chunk(2, 1), strict=True)
+        return torch.hstack([head.message(h, degrees) for head, h in heads])
 
     def update(self, kept, sums, degrees):
-        parts = zip(self.heads, kept.chunk(HEADS, 1), sums.chunk(HEADS, 1), strict=True)
-        return sum(head.update(h, part, degrees) for head, h, part in parts) / HEADS
+        parts = zip(self.heads, kept.chunk(2, 1), sums.chunk(2, 1), strict=True)
+        return sum(head.update(h, part, degrees) for head, h, part in parts) / 2
 
 
 register_backbone("two_heads", TwoHeads)
