@@ -16,6 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from fgl_secure.crypto.keys import CIPHERTEXT_BYTES, PUBLIC_KEY_BYTES, KeyAgreement, ml_kem_key, ml_kem_secret
 from fgl_secure.crypto.streams import KEY_BYTES
+from fgl_secure.errors import ProtocolError
 
 _NONCE = bytes(12)  # a key seals one message
 _LABEL = b"fgl-secure/v1 seal"
@@ -29,15 +30,21 @@ class Sealing:
         salt: public, different in every session.
         counted: whether seals have their size and notice changes, and no secret is agreed on: they hide nothing from
             those who look for it. For simulations under coins that are no secret either.
+
+    Raises:
+        ProtocolError: a receiver published no public key.
     """
 
     def __init__(self, publics: Sequence[bytes], salt: bytes, *, counted: bool = False) -> None:
         self._salt, self._counted = salt, counted
-        self._receivers = [
-            (public, X25519PublicKey.from_public_bytes(public[:PUBLIC_KEY_BYTES]),
-             ml_kem_key(public) if len(public) > PUBLIC_KEY_BYTES else None)
-            for public in publics
-        ]  # fmt: skip
+        try:
+            self._receivers = [
+                (public, X25519PublicKey.from_public_bytes(public[:PUBLIC_KEY_BYTES]),
+                 ml_kem_key(public) if len(public) > PUBLIC_KEY_BYTES else None)
+                for public in publics
+            ]  # fmt: skip
+        except ValueError as error:
+            raise ProtocolError("publics must be X25519 keys, alone or with ML-KEM-768 ones; one is not") from error
 
     def seal(self, ephemeral: bytes, contents: Sequence[bytes]) -> bytes:
         """Return the seals of one message, one for each receiver, one behind the other.
@@ -45,13 +52,16 @@ class Sealing:
         Args:
             ephemeral: 32 secret bytes, used for this message alone.
             contents: for each receiver.
+
+        Raises:
+            ProtocolError: a receiver published a point of small order.
         """
         private, own, out = None, ephemeral, list[bytes]()
         if not self._counted:
             private = X25519PrivateKey.from_private_bytes(ephemeral)
             own = private.public_key().public_bytes_raw()
         for (public, point, lattice), content in zip(self._receivers, contents, strict=True):
-            shared, secret, ciphertext = b"" if private is None else private.exchange(point), b"", b""
+            shared, secret, ciphertext = b"" if private is None else _exchange(private, point), b"", b""
             if lattice is not None and private is None:
                 ciphertext = shake_128(own + public).digest(CIPHERTEXT_BYTES)
             elif lattice is not None:
@@ -92,6 +102,13 @@ class Unsealing:
             return AESGCM(_derived(salt, shared, self._own + other + ciphertext)).decrypt(_NONCE, body, None)
         except (ValueError, InvalidTag):
             return None
+
+
+def _exchange(private: X25519PrivateKey, point: X25519PublicKey) -> bytes:
+    try:
+        return private.exchange(point)
+    except ValueError as error:
+        raise ProtocolError("publics must be points of large order; one is not") from error
 
 
 def _derived(salt: bytes, shared: bytes, context: bytes) -> bytes:

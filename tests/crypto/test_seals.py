@@ -4,6 +4,7 @@ import pytest
 
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.seals import Sealing, Unsealing
+from fgl_secure.errors import ProtocolError
 
 SALT, CONTENT = bytes(16), b"a pseudonym and a key"
 AGREEMENTS = [each for each in KeyAgreement if each is KeyAgreement.X25519 or KeyAgreement.best() is each]
@@ -33,3 +34,14 @@ def test_a_seal_is_opened_by_its_receiver_alone(agreement: KeyAgreement, *, coun
     for wrong, salt in ((parts[1], SALT), (parts[0][:-1], SALT), (b"", SALT), (parts[0], bytes([1] * 16))):
         assert receivers[0].unseal(wrong, salt, counted=counted) is None
     assert receivers[0].unseal(parts[0], SALT, counted=not counted) is None
+
+
+@pytest.mark.parametrize("agreement", AGREEMENTS)
+def test_keys_that_are_none_are_refused(agreement: KeyAgreement) -> None:
+    """A key that is cut, lengthened or of no encoding, and a point of small order, which agrees on nothing secret."""
+    public = receiver(agreement, 1).public
+    for wrong in (b"", public[:20], public[:-1], public + b"\0", public[:32] + b"\xff" * (len(public) - 32) + b"\xff"):
+        with pytest.raises(ProtocolError):
+            Sealing([public, wrong], SALT)
+    with pytest.raises(ProtocolError):
+        Sealing([bytes(32) + public[32:]], SALT).seal(bytes(range(32)), [CONTENT])
