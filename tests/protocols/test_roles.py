@@ -25,6 +25,7 @@ from fgl_secure.protocols.perturbed import Noisy
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelays
+from fgl_secure.protocols.relay_coded.joint_noise import NoisyRelays
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.stepwise import CompositeMachine
 from fgl_secure.protocols.topology import TOPOLOGIES, Topology
@@ -33,7 +34,7 @@ from fgl_secure.schemes import IN_TREE
 from tests.protocols.hostile import PRODUCTS
 
 SESSION = bytes(16)
-WRAPPERS = {CompositeMachine, Noisy}
+WRAPPERS = {CompositeMachine, Noisy, NoisyRelays}
 """Machines around machines of any scheme."""
 
 ROOT = pathlib.Path(fgl_secure.__file__).resolve().parents[1]
@@ -163,7 +164,7 @@ def test_schemes_alone_make_machines() -> None:
             ):
                 found = {(home, name.name) for name in node.names for home, kind in homes
                          if kind == name.name and node.module.startswith(home)}  # fmt: skip
-                shared = {each for each in found if each[0].endswith(".one_sum")}
+                shared = {each for each in found if each[0].endswith(".secagg")}
                 if module.endswith(".controls"):  # what shows that an attack succeeds where a rule is lacking
-                    shared |= {each for each in found if each[1] == "Silos"}
+                    shared |= {each for each in found if each[1].endswith("Silos")}
                 assert found == shared, f"{module} names {found}"

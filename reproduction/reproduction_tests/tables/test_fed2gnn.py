@@ -106,7 +106,7 @@ def test_what_it_is_compared_with_runs(baseline: Fed2GNNBaseline) -> None:
 def test_the_scheme_of_a_choice_computes_the_sums() -> None:
     """Relays take part where they are asked for; an unknown scheme is refused."""
     run = Fed2GNNRun(Fed2GNNSetting("gcn", 3))
-    found = run(some_digits(), replace(QUICK, scheme="relay-coded"), 0)
+    found = run(some_digits(), replace(QUICK, scheme="relay-coded[graph-shown]"), 0)
     assert 0 <= found[ACCURACY] <= 100
     with pytest.raises(UnknownNameError, match="plaintext"):
         run(some_digits(), replace(QUICK, scheme="telepathy"), 0)
