@@ -56,8 +56,10 @@ class Sealing:
         Raises:
             ProtocolError: a receiver published a point of small order.
         """
-        private, own, out = None, ephemeral, list[bytes]()
-        if not self._counted:
+        private, own, out = None, b"", list[bytes]()
+        if self._counted:
+            own = shake_128(_LABEL + ephemeral).digest(PUBLIC_KEY_BYTES)
+        else:
             private = X25519PrivateKey.from_private_bytes(ephemeral)
             own = private.public_key().public_bytes_raw()
         for (public, point, lattice), content in zip(self._receivers, contents, strict=True):

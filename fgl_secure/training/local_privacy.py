@@ -131,7 +131,7 @@ class LocalPerturbation:
 
         Examples:
             >>> from fgl_secure.graph.data import Data
-            >>> graph = Data("digits").federated(0)
+            >>> graph = Data("digits").load(0)
             >>> LocalPerturbation(epsilon=1.0).perturb_graph(graph).num_devices
             1797
         """

@@ -33,9 +33,9 @@ def uninterrupted_output(whole: Path) -> tuple[str, str]:
     return out, err
 
 
-def test_rows_are_told_as_they_come_with_what_remains(uninterrupted: tuple[str, str]) -> None:
+def test_rows_are_told_as_they_come_with_what_remains(uninterrupted_output: tuple[str, str]) -> None:
     """A line a run on the standard error stream: its name, what it measured, how long it took, what is left."""
-    lines = uninterrupted[1].splitlines()
+    lines = uninterrupted_output[1].splitlines()
     assert lines[0].startswith("fgl-secure: digits, silos ")
     assert "accuracy 0." in lines[0]
     assert f"1 of {len(lines)}, about " in lines[0]
@@ -53,7 +53,9 @@ def run_and_stop(folder: Path, way: signal.Signals, rows: int) -> tuple[int | No
     return run.ended()
 
 
-def test_a_killed_reproduction_goes_on_and_gives_the_same_table(tmp_path: Path, uninterrupted: tuple[str, str]) -> None:
+def test_a_killed_reproduction_goes_on_and_gives_the_same_table(
+    tmp_path: Path, uninterrupted_output: tuple[str, str]
+) -> None:
     """Ctrl-C after a row, then a kill after another: what was done is not done again; the table is as uninterrupted."""
     place, kept = tmp_path / RUNS, list[str]()
     for way in (signal.SIGINT, signal.SIGKILL):
@@ -63,8 +65,8 @@ def test_a_killed_reproduction_goes_on_and_gives_the_same_table(tmp_path: Path, 
         assert "Traceback" not in err
         kept = place.read_text(encoding="utf-8").split("\n")[:-1]
     status, out, err = started(tmp_path, REPRODUCE).ended()
-    total = len(uninterrupted[1].splitlines())
-    assert (status, out) == (OK, uninterrupted[0])
+    total = len(uninterrupted_output[1].splitlines())
+    assert (status, out) == (OK, uninterrupted_output[0])
     assert 2 <= len(kept) < total
     assert f"{len(kept)} of {total} runs are done already" in err
     assert err.count("accuracy 0.") == total - len(kept)
@@ -73,20 +75,22 @@ def test_a_killed_reproduction_goes_on_and_gives_the_same_table(tmp_path: Path, 
     assert len({json.dumps(line["run"]) for line in lines}) == total
 
 
-def test_two_at_once_do_not_disturb_each_other(tmp_path: Path, whole: Path, uninterrupted: tuple[str, str]) -> None:
+def test_two_at_once_do_not_disturb_each_other(
+    tmp_path: Path, whole: Path, uninterrupted_output: tuple[str, str]
+) -> None:
     """Both append to one file that lacks two runs, both print the whole table, and a third has nothing left to do."""
     finished = (whole / RUNS).read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / RUNS).write_text("".join(finished[:-2]), encoding="utf-8")
     both = [started(tmp_path, REPRODUCE) for _ in range(2)]
-    assert [each.ended()[:2] for each in both] == [(OK, uninterrupted[0])] * 2
+    assert [each.ended()[:2] for each in both] == [(OK, uninterrupted_output[0])] * 2
     status, out, err = started(tmp_path, REPRODUCE).ended()
-    assert (status, out) == (OK, uninterrupted[0])
+    assert (status, out) == (OK, uninterrupted_output[0])
     assert "accuracy 0." not in err
 
 
-def test_a_full_disk_loses_no_figure(tmp_path: Path, uninterrupted: tuple[str, str]) -> None:
+def test_a_full_disk_loses_no_figure(tmp_path: Path, uninterrupted_output: tuple[str, str]) -> None:
     """Where the file takes no more, the table is printed all the same; one line says what is lost, with status 2."""
     status, out, err = started(tmp_path, [*REPRODUCE, "-q", "--runs", "deep/runs.jsonl"], most=500).ended()
-    assert (status, out) == (BAD_INPUT, uninterrupted[0])
+    assert (status, out) == (BAD_INPUT, uninterrupted_output[0])
     assert err.startswith("fgl-secure: error: runs must be a file that takes finished runs; found deep")
     assert err.count("\n") == 1
