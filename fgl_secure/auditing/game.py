@@ -81,6 +81,7 @@ class Game:
         runs: of the machines, of all games of the subject together.
         devices: of the graph on which it was played.
         seen: messages that reached the observers.
+        null: whether two runs of one input were told apart, so that what is broken is no evidence.
     """
 
     secret: SecretKind
@@ -93,6 +94,18 @@ class Game:
     runs: int
     devices: int
     seen: int
+    null: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What one game came to; see `Game`."""
+
+    broken: list[str]
+    share: float
+    tests: int
+    seen: int
+    null: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -124,7 +137,7 @@ class _Script:
 
 
 @dataclass(eq=False)
-class Table:
+class GameRuns:
     """The runs of all games of one subject.
 
     Args:
@@ -241,45 +254,47 @@ def play_games(subject: Subject, seed: int) -> tuple[Game, ...]:
         return tuple(_games(table, wanted, claim))
 
 
-def _table(subject: Subject, seed: int) -> Table | None:
+def _table(subject: Subject, seed: int) -> GameRuns | None:
     for number in range(SAMPLES):
         sample = subject.sample(seed + number)
         if sample is None:
             return None
         try:
-            return Table(sample, seed)
+            return GameRuns(sample, seed)
         except FglSecureError:
             continue  # a scheme may need more neighbours than this sample has
     return None
 
 
-def _games(table: Table, wanted: list[tuple[Guarantee, Role]], claim: Claim) -> Iterator[Game]:
+def _games(table: GameRuns, wanted: list[tuple[Guarantee, Role]], claim: Claim) -> Iterator[Game]:
     played = dict[tuple[SecretKind, Role], Guarantee]()
     for promise, role in wanted:
         if len(table.observers(role)):
             played.setdefault((promise.secret, role), promise)
-    tested: dict[tuple[Role, bool], _Tested] = {}
-    found = []
+    tested: dict[tuple[Role, bool], _WordTests] = {}
+    outcomes: list[tuple[SecretKind, Role, Guarantee, _Outcome]] = []
     for (secret, role), promise in played.items():
         most = max(each.coalition.get(role, 0) for each in claim.guarantees if each.secret is secret)
         pools = most >= len(table.observers(role))
         try:
             if secret in table.subject.links:
-                found.append((secret, role, promise, *_of_edges(table, secret, role)))
+                if (outcome := _of_edges(table, secret, role)) is not None:
+                    outcomes.append((secret, role, promise, outcome))
                 continue
             if (role, pools) not in tested:
-                tested[role, pools] = _Tested(table, role, pools)
-            found.append((secret, role, promise, *_of_rows(table, secret, role, tested[role, pools])))
+                tested[role, pools] = _WordTests(table, role, pools)
+            outcomes.append((secret, role, promise, _of_rows(table, secret, role, tested[role, pools])))
         except FglSecureError:
             continue  # the second input is none that the scheme takes, so that the guarantee is not tested
-    for secret, role, promise, broken, share, tests, seen in found:
+    for secret, role, promise, outcome in outcomes:
         yield Game(
-            secret=secret, role=role, guarantee=promise, coalition=f"1 {role}", broken=tuple(dict.fromkeys(broken)),
-            share=share, tests=tests, runs=table.runs, devices=table.subject.graph.num_devices, seen=seen,
+            secret=secret, role=role, guarantee=promise, coalition=f"1 {role}", seen=outcome.seen, null=outcome.null,
+            broken=tuple(dict.fromkeys(outcome.broken)), share=outcome.share, tests=outcome.tests, runs=table.runs,
+            devices=table.subject.graph.num_devices,
         )  # fmt: skip
 
 
-class _Tested:
+class _WordTests:
     """Tests of the words that reach the parties of a role.
 
     Args:
@@ -288,7 +303,7 @@ class _Tested:
         pools: whether they may pool their views.
     """
 
-    def __init__(self, table: Table, role: Role, pools: bool) -> None:
+    def __init__(self, table: GameRuns, role: Role, pools: bool) -> None:
         self._table, self._role, self._pools = table, role, pools
         self.words = self._words(0)
         self.trials = self._trials(self.words, self._words(1))
@@ -323,13 +338,13 @@ class _Tested:
                 continue
             part, trial = self.trials[key]
             rule = trial.rule.partition(" (")[0]
-            said = self._said(key[0], part, trial)
+            said = self._describe(key[0], part, trial)
             known = out.setdefault(key[0], {})
             if rule not in known or trial.outcome.p_value < known[rule][0]:
                 known[rule] = trial.outcome.p_value, said
         return {key: [said for _, said in rules.values()] for key, rules in out.items()}
 
-    def _said(self, key: Key, part: Words, trial: Trial) -> str:
+    def _describe(self, key: Key, part: Words, trial: Trial) -> str:
         rows = trial.rows
         place = place_of(key, None, part.senders[rows], part.receivers[rows], self._table.parties)
         steps = len(np.unique(part.steps[rows]))
@@ -337,8 +352,8 @@ class _Tested:
         return f"{place}{when} {trial.rule}"
 
 
-def _of_rows(table: Table, secret: SecretKind, role: Role, tested: _Tested) -> tuple[list[str], float, int, int]:
-    """What a secret that is a row of sums shows."""
+def _of_rows(table: GameRuns, secret: SecretKind, role: Role, tested: _WordTests) -> _Outcome:
+    """Play the game of a secret that is a row of sums."""
     topologies = table.subject.carried[secret]
     owns = role in (Role.DEVICE, Role.SILO) and topologies == (NEIGHBOURS,) and _owns_sums(table, role)
     change: Change = table.swaps if owns else change_of(topologies)
@@ -347,12 +362,14 @@ def _of_rows(table: Table, secret: SecretKind, role: Role, tested: _Tested) -> t
     mine, again = received(table.first, observers), received(table.run("", 0), observers)
     seen = sum(len(each.receivers) for each in mine if each.sent)
     other = received(table.run(name, 0, change), observers)
-    found = list(differences(mine, other, again, lambda: received(table.run(f"{name} again", 0, change), observers)))
+    changed = list(differences(mine, other, again, lambda: received(table.run(f"{name} again", 0, change), observers)))
+    equal = received(table.run("null", 0), observers)
+    null = any(differences(mine, equal, again, lambda: received(table.run("null again", 0), observers)))
     fields = table.masked(topologies)
-    broken = _told(table, [each for each in found if each.key not in fields])
-    dependent = {each.key for each in found if each.key in fields}
+    broken = _describe_differences(table, [each for each in changed if each.key not in fields])
+    dependent = {each.key for each in changed if each.key in fields}
     # a word that must be uniform and is no mask of this row, such as a seed, hides every row that it is a mask's of
-    still = {key for key in tested.words if key in fields and not any(each.key == key for each in found)}
+    still = {key for key in tested.words if key in fields and not any(each.key == key for each in changed)}
     for key, said in tested.rejected.items():
         if key in dependent or key in still:
             broken += said
@@ -361,17 +378,17 @@ def _of_rows(table: Table, secret: SecretKind, role: Role, tested: _Tested) -> t
         min(smallest_share(part, tests, ALPHA, POWER) for part in tested.words[key])
         for key in dependent & set(tested.words)
     ]
-    return broken, max(shares, default=0.0), tests, seen
+    return _Outcome(broken, max(shares, default=0.0), tests, seen, null)
 
 
-def _owns_sums(table: Table, role: Role) -> bool:
+def _owns_sums(table: GameRuns, role: Role) -> bool:
     return bool(np.isin(table.observers(role), table.process.neighbour_grouping.group_owner).any())
 
 
-def _told(table: Table, found: list[Difference]) -> list[str]:
-    """Differences in words, those of one field and rule together."""
+def _describe_differences(table: GameRuns, changed: list[Difference]) -> list[str]:
+    """Return differences in words, those of one field and rule together."""
     groups: dict[tuple[Key, str], list[Difference]] = {}
-    for each in found:
+    for each in changed:
         groups.setdefault((each.key, each.rule), []).append(each)
     out = []
     for (key, rule), several in groups.items():
@@ -384,13 +401,13 @@ def _told(table: Table, found: list[Difference]) -> list[str]:
     return out
 
 
-def _of_edges(table: Table, secret: SecretKind, role: Role) -> tuple[list[str], float, int, int]:
-    """What a secret shows that the edges of the graph are."""
+def _of_edges(table: GameRuns, secret: SecretKind, role: Role) -> _Outcome | None:
+    """Play the game of a secret that lies in the edges; None if no other graph has equal degrees where they must be."""
     degrees = secret.name == "DEGREE"
     graph = swapped_edges(table.subject.graph, table.seed, degrees=degrees)
     seen = sum(len(each.receivers) for each in received(table.first, table.observers(role)) if each.sent)
     if graph is None:
-        return [], 1.0, 0, seen
+        return None
     other, name = table.subject.on_graph(graph), f"degrees {degrees}"
 
     def compared(*coins: int) -> tuple[list[str], int]:
@@ -400,13 +417,14 @@ def _of_edges(table: Table, secret: SecretKind, role: Role) -> tuple[list[str], 
     broken, features = compared(0, 1)
     if broken:  # what randomness changes now and then may have stayed in two runs
         broken, features = compared(0, 1, 2, 3)
-    return broken, 0.0, features, seen
+    runs = [table.signature(role, "", coins) for coins in range(4)]
+    return _Outcome(broken, 0.0, features, seen, bool(_compared(table, runs[:2], runs[2:])[0]))
 
 
 _Signatures = list[dict[Feature, object]]
 
 
-def _compared(table: Table, ones: _Signatures, others: _Signatures) -> tuple[list[str], int]:
+def _compared(table: GameRuns, ones: _Signatures, others: _Signatures) -> tuple[list[str], int]:
     """Features that randomness does not change and the secret does."""
     one, another = ones[0], others[0]
     unsteady = {(key.kind, key.what) for runs in (ones, others) for key in _unsteady(runs)}

@@ -57,13 +57,13 @@ def record_of(game: Game, run: str, plan: AuditPlan) -> Record:
         knowledge=KnowledgeBaseline.NOTHING_KNOWN,
         n=game.runs,
         seed=plan.seed,
-        null_control=0.0,
-        null_interval=Interval(0.0, 0.0),
+        null_control=float(game.null),
+        null_interval=Interval(float(game.null), float(game.null)),
         detectable_advantage=game.share,
         verdict=Verdict.LEAKS if found else Verdict.NOT_DETECTED,
-        violates_guarantee=found,
+        violates_guarantee=found and not game.null,
         finding=_finding(game),
-        claim=sentence(game.guarantee) if found else "",
+        claim=sentence(game.guarantee) if found and not game.null else "",
     )
 
 

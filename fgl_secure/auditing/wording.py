@@ -220,8 +220,8 @@ def _tested_note(report: Report, protocol: str) -> str:
         len(claim_sentences(report, protocol, "protects")),
     )
     if tested == all_of_them:
-        return ", each of which an attack has tested"
-    return f", of which attacks have tested {tested or 'none'}"
+        return ", each of which an attack or a game has tested"
+    return f", of which attacks and games have tested {tested or 'none'}"
 
 
 def protocol_summary(report: Report, protocol: str) -> str:

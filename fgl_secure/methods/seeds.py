@@ -133,7 +133,7 @@ def audit_each_seed(
         device: as there.
         command: given a seed, how to repeat its audit, for the report.
         runs: file to which each finished seed is added, and from which equal ones are taken; None keeps nothing.
-        watch: is told of each seed.
+        watch: notified before and after each seed.
         progress: as there.
 
     Returns:

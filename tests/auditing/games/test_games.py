@@ -8,6 +8,7 @@ import pytest
 
 from fgl_secure.auditing.audit import GAMES, audit
 from fgl_secure.auditing.game import Game, play_games
+from fgl_secure.auditing.game_records import record_of
 from fgl_secure.auditing.game_variations import Swaps, swapped_edges
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.plan import AuditPlan
@@ -39,6 +40,7 @@ def test_relay_coded_keeps_its_guarantees(scheme: str) -> None:
         (Secret.CROSS_EDGE, Role.SILO),
     }
     assert [game.broken for game in games if game.broken] == []
+    assert not any(game.null for game in games)
     relay = next(game for game in games if (game.secret, game.role) == (Secret.EMBEDDING, Role.RELAY))
     assert 0 < relay.share < 0.01
     assert relay.seen > 1000
@@ -46,6 +48,7 @@ def test_relay_coded_keeps_its_guarantees(scheme: str) -> None:
 
 def test_published_secmp_loses() -> None:
     """Masks are shared, and silos are asked for parameters along edges: the places are named."""
+    assert not any(game.null for game in _games("secmp"))
     found = {(game.secret, game.role): " ".join(game.broken) for game in _games("secmp")}
     assert "codes" in found[Secret.EMBEDDING, Role.DEVICE]
     assert "parameter request" in found[Secret.CROSS_EDGE, Role.SILO]
@@ -73,6 +76,16 @@ def test_a_report_has_games() -> None:
     cells = {(cell.secret, cell.role): cell for cell in report.matrix}
     assert cells[Secret.EMBEDDING, "device"].state is State.VIOLATED
     assert "game-embedding-device" in report.attacks
+
+
+@pytest.mark.parametrize("null", [False, True])
+def test_a_game_that_tells_equal_inputs_apart_violates_nothing(null: bool) -> None:
+    """Its null control fails, and what it found is no evidence."""
+    plan = _plan("secmp")
+    game = next(each for each in _games("secmp") if each.broken)
+    record = record_of(replace(game, null=null), "secmp", plan)
+    assert record.controls_hold is record.violates_guarantee is not null
+    assert record.value == 1
 
 
 def test_a_guarantee_that_holds_is_not_violated() -> None:
