@@ -42,7 +42,10 @@ def test_claims_that_nothing_measured_are_untested() -> None:
     [
         ([], "No finding violates the 2 guarantees of secmp, of which attacks and games have tested none."),
         (["One."], "No finding violates the 2 guarantees of secmp, of which attacks and games have tested 1."),
-        (["One.", "Two."], "No finding violates the 2 guarantees of secmp, each of which an attack or a game has tested."),
+        (
+            ["One.", "Two."],
+            "No finding violates the 2 guarantees of secmp, each of which an attack or a game has tested.",
+        ),
     ],
 )
 def test_the_summary_says_how_many_claims_were_tested(tested: list[str], text: str) -> None:
