@@ -47,6 +47,7 @@ from fgl_secure.runtime import (
     SecretKind,
     Transcript,
 )
+from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.statistics.statistical import ALPHA, POWER, holm
 from fgl_secure.training.calls import Call
 from fgl_secure.training.job import Job
@@ -58,8 +59,21 @@ SAMPLES = 8
 """Draws of neighbourhoods that are tried until a run on them goes through."""
 
 
-class FullChannel(Channel):
-    """A channel that keeps all payloads, also those that are too large to keep on a large graph."""
+class GameChannel(Channel):
+    """A channel that keeps all payloads, and names sessions alike in all runs: names are public, and hide nothing.
+
+    Args:
+        parties: who takes part.
+        seed: of the randomness of all parties.
+    """
+
+    def __init__(self, parties: Directory, seed: int) -> None:
+        super().__init__(parties, SimulationCoins(seed), Recording.everything())
+        self._names = SimulationCoins(0)
+
+    def session(self) -> bytes:
+        """The public name of a session, whatever the seed."""
+        return bytes(self._names.uniform(256, (SESSION_BYTES,)).tolist())
 
     def keeping_only(self, *_phases: MessageKind) -> Channel:
         """The same channel."""
@@ -168,7 +182,7 @@ class GameRuns:
 
     def _run(self, job: Job, seed: int, between: Callable[[OneProcess, list[Call]], Any]) -> Transcript:
         parties = hierarchy_of(job.graph, helpers_of(job.task.schemes.values()))
-        channel = FullChannel(parties, SimulationCoins(seed), Recording.everything())
+        channel = GameChannel(parties, seed)
         self.runs += 1
         replace(job, intermediary=between).train(channel)
         return channel.transcript
