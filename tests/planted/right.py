@@ -48,7 +48,7 @@ def false_alarms(count: int, data: str | None, runs: tuple[str, ...], seed: int 
         nulls = sum(game.null for _, game in games)
         seconds = time.process_time() - start
         print(
-            f"{run} seed {drawn}: {len(games)} games, {nulls} without null control, {seconds:.0f} s"
+            f"{run} seed {drawn}: {len(games)} games, {nulls} null controls failed, {seconds:.0f} s"
             + "".join(f"\n    VIOLATED {each}" for each in alarms),
             flush=True,
         )
