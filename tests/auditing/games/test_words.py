@@ -85,6 +85,20 @@ def _one_word(masks: Integers, _order: Integers) -> Integers:
     return np.repeat(masks[:, :1], masks.shape[1], axis=1)
 
 
+def _again_from_the_middle(masks: Integers, _order: Integers) -> Integers:
+    half = masks.shape[1] // 2
+    masks[:, half : 2 * half] = masks[:, :half]
+    return masks
+
+
+@pytest.mark.parametrize("modulus", [251, MERSENNE_31, 2**61 - 1, 2**64])
+def test_a_stream_that_starts_again_is_found(modulus: int) -> None:
+    """The masks of the second half of a message are those of the first."""
+    assert _rejected(*(_masked(seed, modulus, _again_from_the_middle, (5, 600)) for seed in (1, 2, 3)))
+    for seed in range(0, 30, 3):
+        assert not _rejected(*(_masked(seed + number, modulus, None, (5, 600)) for number in (1, 2, 3)))
+
+
 @pytest.mark.parametrize(
     "flaw",
     [_one_coordinate, _one_sender, _one_message, _fixed, _twice, _opposite, _in_every_step, _one_word],
