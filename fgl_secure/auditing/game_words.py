@@ -132,7 +132,6 @@ def _alone(words: Words, fresh: Words) -> Iterator[Trial]:
     sure = len(few) == len(some) or min((trial.outcome.p_value for trial in found), default=1.0) < _SURE
     yield from found if sure else _pairs(words.rows(some), some)
     yield from _neighbours(words)
-    yield from _distances(words)
     yield from _ranks(words)
 
 
@@ -334,14 +333,19 @@ def _alike(close: list[Ids], words: Words, places: Ids, pairs: int, share: float
 
 
 def _neighbours(words: Words) -> Iterator[Trial]:
-    """Words side by side in a message under one mask."""
+    """Words side by side in a message, or at any distance from each other, under one mask."""
     if words.values.shape[1] < 2:
         return
     most, share = words.near
     with np.errstate(over="ignore"):
         apart = words.values[:, 1:] - words.values[:, :-1]
     hits = words.distance(apart) <= most
-    yield from _by_group(words, hits, share, "near neighbours", "masks several words of a message alike")
+    first, *rest = _by_group(words, hits, share, "near neighbours", "masks several words of a message alike")
+    both = [first, *_distances(words)]
+    worst = min(both, key=lambda trial: trial.outcome.p_value)
+    p_value = least_of(worst.outcome.p_value, len(both))
+    yield replace(worst, outcome=replace(worst.outcome, p_value=p_value), key=first.key)
+    yield from rest
 
 
 def _distances(words: Words) -> Iterator[Trial]:

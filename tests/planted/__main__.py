@@ -1,6 +1,7 @@
 """`python -m tests.planted [NAME ...] [--sample N] [--seed S]`: plants leaks, and says which of them games find.
 
 `python -m tests.planted --right N [RUN ...] [--dataset D]` plays the games of N right runs, which must find nothing.
+`python -m tests.planted --sizes N` plants leaks of exactly the stated size into toy schemes: 97 in 100 must be found.
 """
 
 import argparse
@@ -13,6 +14,7 @@ from pathlib import Path
 from tests.mutants.mutants import copy_of_the_source
 from tests.planted.planted import Leak, load, planted, violations
 from tests.planted.right import RUNS, false_alarms
+from tests.planted.sizes import rates
 
 SHOWN = 150
 
@@ -27,8 +29,14 @@ def main() -> int:
         "--all", action="store_true", help="play all games of the audit, and not that of the leak alone"
     )
     parser.add_argument("--right", type=int, default=None, metavar="N", help="audit so many right runs instead")
+    parser.add_argument("--sizes", type=int, default=None, metavar="N", help="plant leaks of stated size N times")
     parser.add_argument("--dataset", default=None, metavar="D", help="of right runs")
     chosen = parser.parse_args()
+    if chosen.sizes is not None:
+        found = list(rates(chosen.sizes))
+        for name, share, count in found:
+            print(f"{name}: a share of {share:.2g} was found in {count} of {chosen.sizes} runs")
+        return 1 if any(count < 0.97 * chosen.sizes for _, _, count in found) else 0
     if chosen.right is not None:
         alarms = list(false_alarms(chosen.right, chosen.dataset, tuple(chosen.names) or RUNS, chosen.seed))
         print(f"{len(alarms)} guarantees are violated in {chosen.right} right runs")
