@@ -70,7 +70,7 @@ class Collective:
         self._code: Code | None = scheme.encoding(topology) if code is None else code
         self._output = output or _output_of(topology.name)
         named = scheme.uses_keys and not channel.batch_shape
-        session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
+        session = channel.session() if named else bytes(SESSION_BYTES)
         self._machines = _check_machines(scheme.machines(topology, session, channel), scheme, channel)
         self._ways = {Direction.FORWARD: topology.grouping, Direction.BACKWARD: topology.grouping.reverse()}
         hosted = [_flags(machine.parties, len(channel.parties)) for machine in self._machines]
