@@ -43,7 +43,7 @@ def step_bytes(step: Step) -> bytes:
         raise InputError(f"step must have round < 2^32, layer in -1..65534 and part < 2^32; found {step}") from error
 
 
-def step_array(step: Step) -> Ids:
+def _step_array(step: Step) -> Ids:
     """Round, layer, direction, evaluation, part and whether it is final: int64 [6]."""
     backward = step.direction is Direction.BACKWARD
     return np.array([step.round, step.layer, backward, step.evaluation, step.part, step.final], dtype=np.int64)
@@ -66,7 +66,7 @@ def step_of(array: Array) -> Step:
 
 def done_array(steps: Iterable[Step]) -> Ids:
     """Steps in ascending order of their numbers, int64 [k, 6]."""
-    return np.array(sorted(step_array(step).tolist() for step in steps), dtype=np.int64).reshape(-1, _WORDS)
+    return np.array(sorted(_step_array(step).tolist() for step in steps), dtype=np.int64).reshape(-1, _WORDS)
 
 
 def done_steps(array: Array) -> set[Step]:

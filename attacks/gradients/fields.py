@@ -75,7 +75,7 @@ def _fields_of(
     )
 
 
-def by_degree(guess: FieldGuess, candidates: Candidates) -> FieldGuess:
+def _by_degree(guess: FieldGuess, candidates: Candidates) -> FieldGuess:
     """A guess of the same shape by public edges alone: a node with more neighbours is in more receptive fields."""
     degrees = np.bincount(candidates.edges[1], minlength=guess.scores.shape[1]).astype(np.float64)
     scores = np.broadcast_to(degrees, guess.scores.shape)
@@ -251,8 +251,8 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         """Scores, and what is claimed if anything is: both [clients, n]."""
 
     def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
-        """Ranks nodes by their neighbours, and claims as many: `by_degree`."""
-        return None if known.candidates is None else by_degree(guess, known.candidates)
+        """Ranks nodes by their neighbours, and claims as many: `_by_degree`."""
+        return None if known.candidates is None else _by_degree(guess, known.candidates)
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
         return _score_fields(guess, truth)

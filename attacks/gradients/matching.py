@@ -34,8 +34,7 @@ from fgl_secure.attacks.gradients.knowledge import (
 from fgl_secure.attacks.gradients.model import ReceptiveField, side_by_side
 from fgl_secure.attacks.gradients.single import count_labels, mean_predictions
 from fgl_secure.attacks.recovery import share_right
-from fgl_secure.attacks.truth import GradientTruth
-from fgl_secure.attacks.updates import SUM
+from fgl_secure.attacks.truth import SUM, GradientTruth
 from fgl_secure.runtime import PublicParameters, Role, View
 from fgl_secure.typing import Flags, Floats, Ids
 

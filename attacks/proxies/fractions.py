@@ -173,7 +173,7 @@ def only_explanation(total: float, labelled: tuple[int, ...], step: float, unit:
 
     Returns:
         int64 [K]; zeros where there is no share, None where nothing fits, or several do, or too much is to be tried
-        (`too_large`).
+        (`_too_large`).
     """
     if total < step / 2:
         return np.zeros(len(labelled), dtype=np.int64)
@@ -194,7 +194,7 @@ def only_explanation(total: float, labelled: tuple[int, ...], step: float, unit:
     return result[0] if len(result) == 1 else None
 
 
-def too_large(total: float, labelled: tuple[int, ...], step: float, unit: float) -> bool:
+def _too_large(total: float, labelled: tuple[int, ...], step: float, unit: float) -> bool:
     """Whether `only_explanation` gives up on a class because there is too much to try."""
     return total > step / 2 and _work(_choices(total, labelled, step, unit)) > MOST_SUMS
 
@@ -313,7 +313,7 @@ def _explain_shares(number: int, clients: Ids, labelled: tuple[int, ...], total:
         result = only_explanation(*known)
         if result is not None:
             counts[:, kind] = result
-        skipped += too_large(*known)
+        skipped += _too_large(*known)
     return _ExplainedCounts(number, clients, counts, skipped)
 
 

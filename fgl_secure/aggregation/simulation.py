@@ -43,13 +43,13 @@ class ClientUpdates(Mapping[int, Arrays]):
     def __init__(self, updates: Mapping[int, Tree | UpdateFactory]) -> None:
         self._makers, in_memory = dict[int, UpdateFactory](), dict[int, Any]()
         for index, item in updates.items():
-            with naming(index):
+            with _naming(index):
                 if _makes(item):
                     self._makers[index] = item
                 else:
                     in_memory[index] = item
         first = next(iter(updates))
-        with naming(first):
+        with _naming(first):
             self.layout = TensorLayout.of(self._makers[first]() if first in self._makers else in_memory[first])
         """That of the first one."""
         self._kept = {index: self._arrays(item, index) for index, item in in_memory.items()}
@@ -61,7 +61,7 @@ class ClientUpdates(Mapping[int, Arrays]):
         return self._kept[index]
 
     def _arrays(self, mapping: Tree, index: int) -> Arrays:
-        with naming(index):
+        with _naming(index):
             return self.layout.arrays(mapping, f"client {index}")
 
     def __iter__(self) -> Iterator[int]:
@@ -75,7 +75,7 @@ class ClientUpdates(Mapping[int, Arrays]):
 
 
 @contextmanager
-def naming(index: int) -> Iterator[None]:
+def _naming(index: int) -> Iterator[None]:
     """Put the number of a client before what is wrong with its input."""
     try:
         yield
@@ -152,7 +152,7 @@ class RoundInputs:
         rows = None if self._reads_later(purpose) else np.zeros(shape, dtype=np.int64)
         for index in filter(self._is_there, self.mappings):
             update = self.mappings[index]
-            with naming(index):
+            with _naming(index):
                 vetoes[index] = self.rules.outgrown(purpose, opening, update)
                 vector = None if vetoes[index] else self._vector(index, update, purpose, opening)
             if rows is not None and vector is not None:
@@ -183,7 +183,7 @@ class RoundInputs:
         for row, index in zip(rows, places.tolist(), strict=True):
             if self._is_there(index) and not vetoes[index]:
                 update = self.mappings[index]
-                with naming(index):
+                with _naming(index):
                     row[:] = self._vector(index, update, purpose, opening)
         return rows
 

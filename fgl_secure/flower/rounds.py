@@ -160,7 +160,7 @@ _NO_MOD = "its reply is not one of secure aggregation; does the ClientApp have S
 """Why a node is out whose app replied by itself."""
 
 
-class GridRound:
+class _GridRound:
     """Drives a `ServerRound` to its end; notes nodes that drop out, with the stage and the reason."""
 
     def __init__(
@@ -353,7 +353,7 @@ class GridRounds:
         server = self._server(terms, requests)
         enough = terms.rules().threshold
         patience = [replace(item, enough=enough) for item in (training, others)]
-        GridRound(grid, terms, server, requests, failures).run(*patience)
+        _GridRound(grid, terms, server, requests, failures).run(*patience)
         reply, record = _mean_reply(server, requests, terms.weight_key), server.record
         refused = any(not reason.endswith(_SILENT) for reason in failures.values())
         self._bounds = None if refused else server.bounds  # a number may be beyond the range that was found

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import MOST_CLASSES, Graph, integers, read_only
 from fgl_secure.graph.federated_graph import FederatedGraph
-from fgl_secure.graph.split import AssignmentRules, SplitMasks
+from fgl_secure.graph.partition import AssignmentRules, SplitMasks
 
 _TEST_SHARE = 0.2
 """FedVN (AAAI 2025, appendix E.1) trains on 80 % of a client's graphs and tests on the rest."""

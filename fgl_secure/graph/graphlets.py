@@ -157,7 +157,7 @@ def _extensions() -> _Extensions:
 
 
 @cache
-def equation_matrix() -> NDArray[np.int64]:
+def _equation_matrix() -> NDArray[np.int64]:
     """The coefficients M of the equations: left sides = M @ counts, int64 [58, 58], both from `FIRST_OF_FIVE` on.
 
     An equation has its own orbit and orbits of graphs with more edges, and no others.
@@ -173,7 +173,7 @@ def equation_matrix() -> NDArray[np.int64]:
     return matrix
 
 
-def edges_of_orbit() -> NDArray[np.int64]:
+def _edges_of_orbit() -> NDArray[np.int64]:
     """The number of edges of the graph of each orbit of five nodes, int64 [58]."""
     return np.array([len(edges) for _, (edges, _) in _equations()], dtype=np.int64)
 
@@ -356,7 +356,7 @@ def graphlet_degrees(graph: Graph) -> NDArray[np.int64]:
     """Count the 73 orbits of connected induced subgraphs with two to five nodes (Przulj 2007), exactly.
 
     Every connected set of four nodes is visited; the orbits of five nodes follow by equations (Hocevar and Demsar
-    2014), which `equation_matrix` has. The time grows with the number of such sets, which the third
+    2014), which `_equation_matrix` has. The time grows with the number of such sets, which the third
     powers of the degrees dominate.
 
     Args:
@@ -400,9 +400,9 @@ def _count_sets_of_three(neighbours: sparse.csr_array, degrees: NDArray[np.int64
 
 def _solve_orbits(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Counts of the orbits of five nodes, int64 [n, 58], from the left sides of their equations."""
-    matrix = equation_matrix()
+    matrix = _equation_matrix()
     counts = np.zeros_like(sums)
-    for orbit in np.argsort(-edges_of_orbit(), kind="stable"):
+    for orbit in np.argsort(-_edges_of_orbit(), kind="stable"):
         # Only orbits of graphs with more edges have a coefficient here, and those are done.
         counts[:, orbit] = (sums[:, orbit] - counts @ matrix[orbit]) // matrix[orbit, orbit]
     return counts

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets import GraphSet, client_split
-from fgl_secure.graph.split import seeded_generator
+from fgl_secure.graph.partition import seeded_generator
 
 Edges = NDArray[np.int64]
 

@@ -19,13 +19,12 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
+from fgl_secure.protocols.lightsecagg.machines import LightSecAggClients, LightSecAggServer
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, MaskCode, colluding_of, lying_of
-from fgl_secure.protocols.lightsecagg.server import LightSecAggServer
 from fgl_secure.protocols.pairwise_masking.scheme import SUM_LEAKS, primitives
 from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.secagg.receiver import SumReceiver
 from fgl_secure.protocols.secagg.scheme import MaskedScheme
+from fgl_secure.protocols.secagg.server import SumReceiver
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, Guarantee, Role, Secret, Strength
 from fgl_secure.typing import Ids

@@ -31,8 +31,8 @@ from fgl_secure.protocols.pairwise_masking.graph import (
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import MaskingServer
 from fgl_secure.protocols.scheme import Scheme, SumMachine
-from fgl_secure.protocols.secagg.receiver import SumReceiver
 from fgl_secure.protocols.secagg.scheme import FEWEST, MaskedScheme, threshold_of
+from fgl_secure.protocols.secagg.server import SumReceiver
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -52,7 +52,7 @@ MOST_BITS = 200
 _SPARSE = "Bell et al. (CCS 2020), theorem 3.6"
 
 
-def claim_of(
+def _claim_of(
     colluding: int, lying: int, keys: KeyAgreement, *, sparse: bool = False, graph: SparseGraph | None = None
 ) -> Claim:
     """The claim of a session.
@@ -222,7 +222,7 @@ class PairwiseMasking(MaskedScheme):
         colluding = colluding_for(clients, degree, threshold)
         sparse = degree < clients - 1
         graph = SparseGraph(clients, degree, threshold) if sparse else None
-        claim = claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
+        claim = _claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
         return self._with_feedback(claim)
 
     def vetoes(self, topology: Topology) -> bool:

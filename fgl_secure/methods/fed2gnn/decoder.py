@@ -22,7 +22,7 @@ from torch import nn
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
-from fgl_secure.training.optimisers import Adam
+from fgl_secure.training.parameters import Adam
 from fgl_secure.typing import Floats, Ids
 
 

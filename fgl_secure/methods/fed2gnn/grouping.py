@@ -205,7 +205,7 @@ def agreed_neighbours(graph: FederatedGraph, channel: Channel, most: int, seed: 
         InputError: `most` is below 1, or the graph is directed.
         ProtocolError: a pick got lost, and the ends of its edge would not agree.
     """
-    nodes, picked = picked_neighbours(graph, most, seed)
+    nodes, picked = _picked_neighbours(graph, most, seed)
     _tell_neighbours(graph, channel, nodes, picked, step)
     return sampled_neighbours(graph, most, seed)
 
@@ -221,7 +221,7 @@ def sampled_neighbours(graph: FederatedGraph, most: int, seed: int) -> Federated
     Raises:
         InputError: `most` is below 1, or the graph is directed.
     """
-    node, other = picked_neighbours(graph, most, seed)
+    node, other = _picked_neighbours(graph, most, seed)
     n = graph.num_devices
     source, target = graph.edges
     mask = ~graph.crosses_silos | (
@@ -230,7 +230,7 @@ def sampled_neighbours(graph: FederatedGraph, most: int, seed: int) -> Federated
     return replace(graph, graph=replace(graph.graph, edges=read_only(graph.edges[:, mask])))
 
 
-def picked_neighbours(graph: FederatedGraph, most: int, seed: int) -> NDArray[np.int64]:
+def _picked_neighbours(graph: FederatedGraph, most: int, seed: int) -> NDArray[np.int64]:
     """int64 [2, m], nodes above the neighbours at other clients that they pick; see `sampled_neighbours`."""
     if most < 1:
         raise InputError(f"most must be at least 1 neighbour; found {most}")

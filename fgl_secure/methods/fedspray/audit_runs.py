@@ -21,8 +21,7 @@ from fgl_secure.attacks.proxies.knowledge import (
     ProxyKnowledge,
     ProxySlices,
 )
-from fgl_secure.attacks.truth import ProxyTruth
-from fgl_secure.attacks.updates import Suspects
+from fgl_secure.attacks.truth import ProxyTruth, Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
@@ -184,7 +183,7 @@ class RoundSetting:
         return result
 
 
-def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
+def _with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
     """A graph in which every client has at most so many labelled nodes, drawn from those it has."""
     rng, kept = np.random.default_rng(seed), np.zeros(graph.num_devices, dtype=np.bool_)
     for client in range(graph.num_silos):
@@ -274,7 +273,7 @@ def first_round(graph: FederatedGraph, setting: RoundSetting, name: str, transcr
 
 def growing_rounds(graph: FederatedGraph, setting: RoundSetting, scheme: Scheme, name: str) -> RecordedRun:
     """Rounds of clients with few labelled nodes each, between which one client labels a node more, in turn."""
-    few = with_few_labels(graph, FEW_LABELS, setting.seed)
+    few = _with_few_labels(graph, FEW_LABELS, setting.seed)
     channel = Channel(hierarchy_of(few), SimulationCoins(setting.seed), Recording.everything())
     added = turns(few, graph.train_mask & ~few.train_mask, ADDITIONS, setting.seed)
     rounds, suspects = _grow(few, added, setting, scheme, channel)

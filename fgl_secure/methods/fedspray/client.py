@@ -29,11 +29,9 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
-from fgl_secure.training.loop import COUNTS, counts_of, share_of
-from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind
+from fgl_secure.training.loop import COUNTS, NOTHING, Figures, TrainingRounds, counts_of, share_of
+from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.rounds import NOTHING, Figures, TrainingRounds
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Facts, Silo
 from fgl_secure.typing import Array, Floats, Ids
@@ -231,7 +229,7 @@ def choose_rounds(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset,
     return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())
 
 
-def divergence(targets: torch.Tensor, learner: torch.Tensor) -> torch.Tensor:
+def _divergence(targets: torch.Tensor, learner: torch.Tensor) -> torch.Tensor:
     """Mean Kullback-Leibler divergence KL(target || learner) over nodes.
 
     Args:
@@ -261,8 +259,8 @@ def network_loss(
     """
     truth = functional.cross_entropy(scores[labelled], labels)
     if taught is None:
-        return truth + teaching * divergence(targets, scores)
-    return truth + teaching * divergence(targets[taught], scores[taught])
+        return truth + teaching * _divergence(targets, scores)
+    return truth + teaching * _divergence(targets[taught], scores[taught])
 
 
 def encoder_loss(
@@ -277,7 +275,7 @@ def encoder_loss(
         predicted: float32 [t, C], logarithms of the network's predictions.
         learning: lambda_2.
     """
-    return functional.cross_entropy(projected, labels) + learning * divergence(predicted, classified)
+    return functional.cross_entropy(projected, labels) + learning * _divergence(predicted, classified)
 
 
 class FedSprayClient(ChosenRounds):

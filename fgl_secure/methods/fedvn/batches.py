@@ -27,7 +27,7 @@ MOST_KINDS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TypedEdges:
+class _TypedEdges:
     """The m directed edges of a batch, sorted by target and source.
 
     Attributes:
@@ -73,7 +73,7 @@ class GraphBatch:
     slot_of: torch.Tensor
     longest: int
     targets: torch.Tensor
-    bonds: TypedEdges | None
+    bonds: _TypedEdges | None
 
     @property
     def graphs(self) -> int:
@@ -135,7 +135,7 @@ class GraphStore:
             else self._typed_edges(ids, first, pointers - np.arange(len(pointers)), self._sets.edge_types),
         )
 
-    def _typed_edges(self, ids: Ids, first: Ids, pointers: Ids, types: Ids) -> TypedEdges:
+    def _typed_edges(self, ids: Ids, first: Ids, pointers: Ids, types: Ids) -> _TypedEdges:
         """The edges of graphs whose nodes begin at `first`; a node's incoming edges begin at its pointer."""
         columns, graph, _ = _ranges(self._sets.edge_starts, ids)
         sources, targets = self._sets.edges[:, columns] + (first - self._sets.node_starts[ids])[graph]
@@ -143,7 +143,7 @@ class GraphStore:
         numbers, ones = np.arange(count + 1), np.ones(count, np.float32)
         # every edge goes both ways, so a node has as many outgoing edges as incoming ones
         outgoing = np.lexsort((targets, sources))
-        return TypedEdges(
+        return _TypedEdges(
             self._put(types[columns]),
             self._csr(numbers, sources, ones, nodes),
             self._csr(pointers, outgoing, ones, count),
@@ -219,7 +219,7 @@ def pad(values: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
     return padded.reshape(batch.graphs, batch.longest, values.shape[1])
 
 
-def unpad(padded: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
+def _unpad(padded: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
     """Rows of nodes [n, c] of an array [b, longest, c]."""
     rows = padded.reshape(-1, padded.shape[2])
     return cast("torch.Tensor", _Unpad.apply(rows, batch.slot_of))  # type: ignore[no-untyped-call]
@@ -255,7 +255,7 @@ def to_nodes(scores: torch.Tensor, virtual: torch.Tensor, batch: GraphBatch) -> 
     Returns:
         [n, c], the sum over the virtual nodes m of s_vm h_m.
     """
-    return unpad(scores @ virtual, batch)
+    return _unpad(scores @ virtual, batch)
 
 
 class _Pad(torch.autograd.Function):

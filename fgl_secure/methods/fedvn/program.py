@@ -35,10 +35,9 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Arrays, under
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import Counts, Scores, share_of
+from fgl_secure.training.loop import NOTHING, Counts, Figures, Scores, TrainingRounds, share_of
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import draw_on, flat, generator_state, overwrite
-from fgl_secure.training.rounds import NOTHING, Figures, TrainingRounds
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Ids

@@ -13,7 +13,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients as CodingClients
+from fgl_secure.protocols.lightsecagg.machines import LightSecAggClients as CodingClients
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography as RelayCryptography

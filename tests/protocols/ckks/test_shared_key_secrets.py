@@ -17,7 +17,7 @@ from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.scheme import BYTES
-from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
+from fgl_secure.protocols.ckks.shared_machines import SharedKeyClients
 from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrap_key
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.error_codes import about

@@ -21,7 +21,7 @@ from fgl_secure.crypto.streams import KEY_BYTES, ModularRing
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
+from fgl_secure.protocols.lightsecagg.machines import LightSecAggClients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
 from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.protocols.stepwise import step_bytes
