@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.algebra import MERSENNE_61, Segments
-from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError
+from fgl_secure.algebra import Segments
+from fgl_secure.errors import InputError, MalformedMessageError
 from fgl_secure.runtime import Direction, Directory, Role
 from fgl_secure.typing import Flags, Ids
 
@@ -479,18 +479,3 @@ class Topology:
         """Most rows in one sum, in either direction."""
         g = self.grouping
         return max(g.largest_group, int(np.bincount(g.source, minlength=1).max()), 1)
-
-
-def check_rows(rows: NDArray[Any], topology: Topology, error: type[FglSecureError] = InputError) -> None:
-    """Raises unless rows are int64 [n, d] that are no wider and no larger than the topology says; shows no value.
-
-    Args:
-        rows: what somebody adds, or is sent.
-        topology: that they are for; without a bound, entries are elements 0 .. 2^61 - 2 at most.
-        error: what to raise.
-    """
-    if rows.dtype != np.int64 or rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width:
-        raise error(f"rows must be int64 [n, d] with d <= {topology.width}; found {rows.dtype} {list(rows.shape)}")
-    least, most = (0, MERSENNE_61 - 1) if topology.bound is None else (-topology.bound, topology.bound)
-    if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
-        raise error(f"rows must have entries in {least:,}..{most:,}; at least one entry is beyond")

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.attacks.areas import area_within, mean_area, ranking_of_nodes
+from fgl_secure.attacks.areas import Ranking, area_interval, mean_area, ranking_of_nodes
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
@@ -36,7 +36,7 @@ from fgl_secure.attacks.neighbourhoods import undirected_adjacency
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, View
-from fgl_secure.statistics.metrics import clustered_advantage
+from fgl_secure.statistics.metrics import Interval, clustered_advantage
 from fgl_secure.typing import Flags, Floats, Ids
 
 
@@ -155,11 +155,38 @@ def _hits(guess: FieldGuess, there: Flags, eligible: Flags) -> Measurement | Non
     return Measurement("exact hits", gain.value, gain.interval, units, 0.0, 0.0, 1.0, True, finding)
 
 
+def _area_within(scores: Floats, positive: Flags, eligible: Flags) -> tuple[float, Interval] | None:
+    """The mean of each group's area, weighted by its positives, with a 95 % interval by resampling nodes.
+
+    A node that several groups ask about counts equally often in all of them. Where all draws agree, the interval is
+    Clopper-Pearson on the nodes of the rarer kind.
+
+    Args:
+        scores: float64 [groups, n].
+        positive: bool [groups, n].
+        eligible: bool [groups, n], the nodes that count.
+
+    Returns:
+        The area and its interval; None where no group has nodes of both kinds.
+    """
+    up, down = positive & eligible, ~positive & eligible
+    both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
+    if not len(both):
+        return None
+    nodes = [np.flatnonzero(eligible[index]) for index in both]
+    rankings = [
+        Ranking(node[None], scores[index, node], positive[index, node]) for index, node in zip(both, nodes, strict=True)
+    ]
+    value = mean_area(scores, positive, eligible)
+    units = int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum()))
+    return value, area_interval(value, rankings, up[both].sum(axis=1), scores.shape[1], units)
+
+
 def _pairs(
     metric: str, guess: FieldGuess, degrees: Ids, there: Flags, eligible: Flags, others: str
 ) -> Measurement | None:
     """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
-    pairs = area_within(guess.scores, there, eligible)
+    pairs = _area_within(guess.scores, there, eligible)
     if pairs is None:
         return None
     usual = mean_area(np.broadcast_to(degrees.astype(np.float64), there.shape), there, eligible)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,10 +31,11 @@ from fgl_secure.attacks.gradients.knowledge import (
     GradientKnowledge,
     client_gradients,
 )
-from fgl_secure.attacks.gradients.model import ReceptiveField, side_by_side
+from fgl_secure.attacks.gradients.model import ReceptiveField
 from fgl_secure.attacks.gradients.single import count_labels, mean_predictions
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import SUM, GradientTruth
+from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role, View
 from fgl_secure.typing import Flags, Floats, Ids
 
@@ -49,6 +50,23 @@ class _Exhibit:
     seen: ObservedGradient  # the gradient
     clients: Ids  # int64 [k], the silos that it is the mean of; one, unless only a sum was seen
     place: Ids  # int64 [m], which row of the field each row of the clients' own fields, one after the other, has become
+
+
+def _side_by_side(fields: Sequence[ReceptiveField]) -> tuple[ReceptiveField, Ids]:
+    """Several fields as one that no edge joins, all batches first.
+
+    Returns:
+        The union, and int64 [sum of m] which of its rows each row of the fields, one after the other, has become.
+    """
+    if not fields:
+        raise InputError("fields must be at least one; found none")
+    inner = np.concatenate([np.arange(field.nodes) < field.batch for field in fields])
+    place = np.empty(len(inner), dtype=np.int64)
+    place[np.argsort(~inner, kind="stable")] = np.arange(len(inner))
+    starts = np.concatenate([[0], np.cumsum([field.nodes for field in fields])])
+    edges = np.concatenate([field.edges + start for field, start in zip(fields, starts, strict=False)], axis=1)
+    outside = np.concatenate([field.outside for field in fields])[np.argsort(place)]
+    return ReceptiveField(len(inner), int(inner.sum()), place[edges], outside), place
 
 
 def exhibits(view: View, public: PublicParameters, knowledge: GradientKnowledge) -> tuple[_Exhibit, ...]:
@@ -66,7 +84,7 @@ def exhibits(view: View, public: PublicParameters, knowledge: GradientKnowledge)
         members = gradients.participants if client == SUM else np.array([client], dtype=np.int64)
         fields = [knowledge.fields[int(member)] for member in members if int(member) in knowledge.fields]
         if len(fields) == len(members):
-            result.append(_exhibit(gradients, row, members, side_by_side(fields), knowledge, expected))
+            result.append(_exhibit(gradients, row, members, _side_by_side(fields), knowledge, expected))
     return tuple(item for item in result if item.seen.field.nodes * gradients.model.widths[0] <= MOST_ENTRIES)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from itertools import pairwise
@@ -329,20 +329,3 @@ def receptive_field(edges: Ids, batch: Ids, reach: int) -> tuple[ReceptiveField,
     degrees = np.bincount(edges[1, np.isin(edges[1], members)], minlength=int(members.max()) + 1)[members]
     outside = degrees - np.bincount(local[1], minlength=len(members))
     return ReceptiveField(len(members), len(batch), local, outside), members
-
-
-def side_by_side(fields: Sequence[ReceptiveField]) -> tuple[ReceptiveField, Ids]:
-    """Several fields as one that no edge joins, all batches first.
-
-    Returns:
-        The union, and int64 [sum of m] which of its rows each row of the fields, one after the other, has become.
-    """
-    if not fields:
-        raise InputError("fields must be at least one; found none")
-    inner = np.concatenate([np.arange(field.nodes) < field.batch for field in fields])
-    place = np.empty(len(inner), dtype=np.int64)
-    place[np.argsort(~inner, kind="stable")] = np.arange(len(inner))
-    starts = np.concatenate([[0], np.cumsum([field.nodes for field in fields])])
-    edges = np.concatenate([field.edges + start for field, start in zip(fields, starts, strict=False)], axis=1)
-    outside = np.concatenate([field.outside for field in fields])[np.argsort(place)]
-    return ReceptiveField(len(inner), int(inner.sum()), place[edges], outside), place

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.proxies.fractions import counts_from_change, joined_on_grid, one_more, whole_counts
+from fgl_secure.attacks.proxies.fractions import MOST, counts_from_change, whole_numbers
 from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY,
     FEDSPRAY_ROUNDS,
@@ -60,13 +60,44 @@ def _adders(truth: ProxyTruth) -> tuple[tuple[int, int], ...]:
     return tuple((int(number) + 1, int(client)) for number, client in np.argwhere(more.T))
 
 
+def _whole_counts(rows: ProxyRows, row: int) -> Ids | None:
+    """The numbers behind one client's shares, int64 [C]: zeros without labelled nodes, None where none fit."""
+    shares = rows.shares[row]
+    return whole_numbers(shares, rows.rounding + rows.unit) if shares.any() else np.zeros(len(shares), dtype=np.int64)
+
+
+def _one_more(before: Ids, after: Ids, most: int = MOST) -> tuple[Ids, int] | None:
+    """How many nodes of each class there were before one was added, and of which class that one is.
+
+    Shares tell counts but for a common divisor; that one node was added also tells the divisor.
+
+    Args:
+        before: int64 [C], smallest whole numbers behind the shares before; zeros where there were none.
+        after: the same afterwards.
+        most: the largest sum of counts that is tried.
+
+    Returns:
+        Counts int64 [C] before, the smallest that explain both, and the class; None where nothing does.
+    """
+    most_times = most // int(before.sum()) if before.any() else 1
+    for times in range(1, most_times + 1):
+        old = times * before
+        total = int(old.sum()) + 1
+        if total % int(after.sum()):
+            continue
+        change = after * (total // int(after.sum())) - old
+        if (change >= 0).all():  # they add up to one
+            return old, int(change.argmax())
+    return None
+
+
 def _of_clients(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
     later = {client: row for row, client in enumerate(after.clients.tolist())}
     for row, client in enumerate(before.clients.tolist()):
         if client not in later or np.array_equal(before.shares[row], after.shares[later[client]]):
             continue
-        old, new = (whole_counts(*item) for item in ((before, row), (after, later[client])))
-        result = None if old is None or new is None else one_more(old, new)
+        old, new = (_whole_counts(*item) for item in ((before, row), (after, later[client])))
+        result = None if old is None or new is None else _one_more(old, new)
         if result is None:
             continue
         counts, kind = result
@@ -74,6 +105,42 @@ def _of_clients(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
         mean = before.proxies[row, kind] if there else 0.0
         proxy = (there + 1) * after.proxies[later[client], kind] - there * mean
         yield Addition(after.round, client, counts, kind, proxy)
+
+
+def _joined_on_grid(change: Floats, rounding: float, unit: float) -> tuple[Ids, int] | None:
+    """The same where clients round their shares to multiples of a unit, by largest remainders.
+
+    Counts are guessed from the change as if it were exact, and kept if rounding their shares again gives that change. A
+    guess may miss the true counts, and others may round to the same change.
+
+    Args:
+        change: float64 [C], the sum of shares after less that before.
+        rounding: what each entry is off by at most, for the numbers that sums work on.
+        unit: what shares are multiples of.
+
+    Returns:
+        Counts int64 [C] before, the smallest guess that fits, and the class that was added; None where nothing fits.
+    """
+    if not (np.abs(change) > rounding).any():
+        return None
+    kind, grid = int(change.argmax()), round(1 / unit)
+    if (np.abs(change - np.eye(len(change))[kind]) <= rounding).all():
+        return np.zeros(len(change), dtype=np.int64), kind
+    for m in range(1, int(np.sqrt(grid)) + 1):
+        counts = np.rint(m * (np.eye(len(change))[kind] - (m + 1) * change)).astype(np.int64)
+        if (counts < 0).any() or counts.sum() != m:
+            continue
+        more = counts + np.eye(len(change), dtype=np.int64)[kind]
+        if (np.abs(_round_shares(more, grid) - _round_shares(counts, grid) - change) <= rounding).all():
+            return counts, kind
+    return None
+
+
+def _round_shares(counts: Ids, grid: int) -> Floats:
+    """Shares float64 [C] as clients round them."""
+    units, lost = np.divmod(counts * grid, counts.sum())
+    units[np.argsort(-lost, kind="stable")[: grid - int(units.sum())]] += 1
+    return np.asarray(units / grid)
 
 
 def _of_sum(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
@@ -84,7 +151,7 @@ def _of_sum(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
     if not (before.is_sum and after.is_sum):
         return
     change, rounding = after.shares[0] - before.shares[0], before.rounding + after.rounding
-    result = joined_on_grid(change, rounding, after.unit) if after.unit else counts_from_change(change, rounding)
+    result = _joined_on_grid(change, rounding, after.unit) if after.unit else counts_from_change(change, rounding)
     if result is None:
         return
     counts, kind = result
@@ -270,7 +337,7 @@ class _FirstRoundAttack(InformedAttack[_FirstRound, ProxyKnowledge, ProxyTruth])
         rows = rounds[0]
         counts = np.full(rows.shares.shape, -1, dtype=np.int64)
         for row in range(0 if rows.is_sum else len(counts)):
-            result = whole_counts(rows, row)
+            result = _whole_counts(rows, row)
             if result is not None:
                 counts[row] = result
         return _FirstRound(rows.round, rows.clients, rows.present, rows.shares, counts, rows.proxies)

@@ -40,7 +40,6 @@ from fgl_secure.attacks.neighbourhoods import (
     HOP_ROWS,
     ClientEdges,
     clients_of,
-    held_matrix,
     received_terms,
     rows_of,
     stack_rows,
@@ -237,6 +236,12 @@ def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
     return sound
 
 
+def _held_matrix(entries: NDArray[Any], nodes: int) -> sparse.csr_array:
+    """Rows (v, u, value) [m, 3] as float64 CSR [nodes, nodes]; entries of one cell are added up."""
+    v, u = entries[:, 0].astype(np.int64), entries[:, 1].astype(np.int64)
+    return sparse.csr_array((entries[:, 2].astype(np.float64), (v, u)), shape=(nodes, nodes))
+
+
 @dataclass(frozen=True, slots=True)
 class _HopFingerprint(_ListedNeighbours):
     """A client explains the entries of its rows of the second power by subsets of its foreign neighbours."""
@@ -258,7 +263,7 @@ class _HopFingerprint(_ListedNeighbours):
             return None
         rows, n = stack_rows(hop_rows), view.parties.counts[Role.DEVICE]
         parts = [
-            self._explain_rows(client, held_matrix(rows.of(client.observer), n))
+            self._explain_rows(client, _held_matrix(rows.of(client.observer), n))
             for client in clients_of(view)
         ]  # fmt: skip
         return ForeignEdges.of_all(parts) if parts else None
@@ -430,7 +435,7 @@ class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
         if not combined_rows:
             return None
         rows, n = stack_rows(combined_rows), view.parties.counts[Role.DEVICE]
-        result = (_directions(client, held_matrix(rows.of(client.observer), n)) for client in clients_of(view))
+        result = (_directions(client, _held_matrix(rows.of(client.observer), n)) for client in clients_of(view))
         return tuple(item for item in result if item.directions.nnz) or None
 
     def score(self, guess: tuple[_ColumnDirections, ...], truth: StructureTruth) -> tuple[Measurement, ...]:

@@ -21,16 +21,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fgl_secure.attacks.areas import Ranking, area, area_interval
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import (
-    OWN_EDGES,
-    degree_words,
-    ego_networks,
-    neighbour_degrees,
-    undirected_adjacency,
-)
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, undirected_adjacency
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.structure.knowledge import (
     FEDSTRUCT,
@@ -170,6 +165,16 @@ def _read_degrees(view: View) -> list[_ReadDegrees]:
     return degrees
 
 
+def _neighbour_degrees(adjacency: sparse.csr_array) -> Ids:
+    """Names of the sorted degrees of each node's neighbours, int64 [n]: the sum of their `degree_words`.
+
+    Args:
+        adjacency: 0/1 [n, n], symmetric, without a diagonal.
+    """
+    degrees = np.asarray(adjacency.sum(axis=1), dtype=np.int64)
+    return np.asarray((adjacency.astype(np.uint64) @ degree_words(degrees)).view(np.int64))
+
+
 class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
     """A client solves return probabilities for the degrees of foreign nodes and of their neighbours."""
 
@@ -190,7 +195,7 @@ class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
         nodes on what it sees knows but part of the edges of the others'.
         """
         adjacency = undirected_adjacency(truth.edges, len(truth.silo_of))
-        degrees, around = ego_networks(adjacency)[0], neighbour_degrees(adjacency)
+        degrees, around = ego_networks(adjacency)[0], _neighbour_degrees(adjacency)
         nodes = np.concatenate([item.nodes for item in guess])
         read = np.concatenate([item.degrees for item in guess])
         names = [neighbours for item in guess for neighbours in item.neighbours]
@@ -203,7 +208,7 @@ class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
 
 
 def _name(degrees: Ids) -> int:
-    """The name that `neighbour_degrees` gives to a multiset."""
+    """The name that `_neighbour_degrees` gives to a multiset."""
     return int(degree_words(degrees).sum(dtype=np.uint64).view(np.int64))
 
 

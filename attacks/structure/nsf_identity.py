@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
@@ -28,8 +29,8 @@ from fgl_secure.attacks.structure.knowledge import (
     STRUCTURE,
     CrawledGraph,
     HeldFeatures,
-    degree_hashes,
     foreign_features,
+    neighbour_sums,
     own_rows,
 )
 from fgl_secure.attacks.truth import StructureTruth
@@ -217,9 +218,33 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
         return tuple(_share_named(f"top-{count}", guess, truth, count) for count in self.first)
 
 
+DIGITS = 5
+"""Decimal digits of sums of reciprocals that survive single precision."""
+
+
+def _one_hot(values: Floats) -> Ids | None:
+    """The place of the one in each row of zeros and ones, int64 [m]; None where rows are anything else."""
+    flags = ((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()
+    return values.argmax(axis=1).astype(np.int64) if flags and values.shape[1] > 1 else None
+
+
+def _degree_hashes(values: Floats) -> NDArray[np.float64] | None:
+    """What can be read off features [m, d] for certain of degrees, and of neighbours' degrees in sorted order.
+
+    Returns:
+        float64 [m, k], rows equal where these are equal; None for features that say neither.
+    """
+    sums = neighbour_sums(values)
+    if sums is not None:
+        columns = (sums.degrees, np.round(sums.reciprocals, DIGITS), np.round(np.nan_to_num(sums.squares), DIGITS - 1))
+        return np.stack(columns, axis=1).astype(np.float64)
+    places = _one_hot(values)
+    return None if places is None else places[:, None].astype(np.float64)
+
+
 def by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
     """Names inside buckets of equal degree and equal degrees of neighbours, as the features tell both."""
-    hashes, listed = degree_hashes(rows), degree_hashes(table)
+    hashes, listed = _degree_hashes(rows), _degree_hashes(table)
     if hashes is None or listed is None or hashes.shape[1] != listed.shape[1]:
         return None
     _, bucket = np.unique(np.concatenate([hashes, listed]), axis=0, return_inverse=True)

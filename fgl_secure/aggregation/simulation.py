@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,16 +12,14 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 
-from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.encoding import RoundingErrors
 from fgl_secure.aggregation.layout import Arrays, TensorLayout, Tree
-from fgl_secure.aggregation.record import RoundOutcome, RoundRecord, is_kept, recording_for, warn_of_lost_updates
+from fgl_secure.aggregation.record import is_kept
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import Opening, SumKind
 from fgl_secure.coins import Coins
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.collective import Collective
-from fgl_secure.runtime import Channel, LazyArray, Phase, Role, Step
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.runtime import LazyArray, Phase, Role, Step
 from fgl_secure.typing import Flags, Ids, Integers
 
 UpdateFactory = Callable[[], Tree]
@@ -195,58 +192,3 @@ class RoundInputs:
         if phase not in _EARLY:
             mask &= ~np.isin(senders, clients[list(self.dropped)])
         return mask
-
-
-def simulate_round(
-    inputs: RoundInputs, number: int, bounds: Mapping[str, float] | None
-) -> tuple[Any, RoundRecord, Mapping[str, float] | None]:
-    """One round.
-
-    Args:
-        inputs: what clients bring.
-        number: of the round in the session.
-        bounds: ranges, as a round before found them.
-
-    Returns:
-        The mean, what was seen of the round, and the ranges that hold now.
-
-    Raises:
-        InputError: a client refuses its mapping or weight; names the client.
-        TooFewClientsError: fewer than the threshold are left.
-    """
-    rules, layout, start = inputs.rules, inputs.layout, time.perf_counter()
-    loss = inputs.arrives if inputs.loses else None
-    channel = Channel(rules.parties, inputs.coins, recording_for(rules, layout), loss)
-    opening = Opening(layout, bounds if rules.finds_ranges(layout) else None)
-    purpose = rules.first(opening)
-    while True:
-        summed = _compute_sum(inputs, channel, purpose, number, opening)
-        if purpose.is_mean and summed is not None:
-            total, included = summed
-            break
-        if summed is not None:
-            opening = rules.next_opening(purpose, opening, summed[0])
-        purpose = rules.after(purpose, layout)
-    outcome = RoundOutcome(rules, opening, total, included)
-    mean, weights = outcome.mean, {client: number_of(inputs.weights[client], "weight") for client in included}
-    counted, code = [client for client in included if weights[client]], rules.code(opening)
-    warn_of_lost_updates(rules, code, inputs.mappings, counted, sum(weights.values()), mean)
-    for client in included:
-        if client in inputs.kept:
-            inputs.kept[client].settle()
-    return mean, outcome.record(number, channel, time.perf_counter() - start), opening.bounds
-
-
-def _compute_sum(
-    inputs: RoundInputs, channel: Channel, purpose: SumKind, number: int, opening: Opening
-) -> tuple[Integers, tuple[int, ...]] | None:
-    """One sum, int64 [length], and whose vectors are in it; None where it was vetoed."""
-    rules, (vectors, vetoes) = inputs.rules, inputs.vectors(purpose, opening)
-    collective = Collective(rules.scheme, rules.topology(purpose, opening), channel)
-    total: Integers = collective.sum(vectors, rules.step(purpose, number), vetoes)[0]
-    if collective.is_vetoed:
-        return None
-    included = collective.contributors
-    if included is None:
-        raise ProtocolError("scheme must say whose vectors are in a sum; it does not")
-    return total, tuple(np.flatnonzero(np.isin(rules.parties.ids(Role.SILO), included)).tolist())

@@ -12,7 +12,7 @@ from logging import ERROR, WARNING
 from typing import Any
 
 import numpy as np
-from flwr.app import Context, Error, Message, MetricRecord
+from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
@@ -29,7 +29,6 @@ from fgl_secure.flower.records import (
     digest_of,
     digest_of_configuration,
     only_arrays,
-    only_metrics,
     without_request,
 )
 from fgl_secure.flower.terms import ClientPolicy, RoundTerms, mapping_of
@@ -93,9 +92,21 @@ def _check_ranges(request: RoundRequest) -> None:
         raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
 
 
+def _only_metrics(content: RecordDict, owner: str) -> MetricRecord:
+    """The one record of metrics.
+
+    Raises:
+        InputError: there is none, or there are several.
+    """
+    records = list(content.metric_records.values())
+    if len(records) != 1:
+        raise InputError(f"{owner} must have one MetricRecord; found {len(records)}")
+    return records[0]
+
+
 def _contribution(reply: Message, terms: RoundTerms) -> tuple[dict[str, Any], float]:
     """Return what of an app's reply goes into the sum, and with what weight."""
-    metrics = only_metrics(reply.content, "reply of the app")
+    metrics = _only_metrics(reply.content, "reply of the app")
     values = {name: _number(metrics, name) for name in terms.metrics}
     arrays = {
         name: value.astype(value.dtype.newbyteorder("="), copy=False)

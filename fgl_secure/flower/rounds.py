@@ -26,7 +26,6 @@ from fgl_secure.errors import (
     InputError,
     MalformedMessageError,
     ProtocolError,
-    RoundsFailedError,
     TooFewClientsError,
 )
 from fgl_secure.flower.mod import FIXED
@@ -379,21 +378,6 @@ class GridRounds:
         arrays = arrays_of(only_arrays(requests[0].content, "message for training"))
         layout = TensorLayout.of(mapping_of(arrays, dict.fromkeys(terms.metrics, 0.0)))
         return ServerRound(terms.rules(), layout, self._session, self._number, self._coins, self._bounds, Recording())
-
-
-def check_rounds(reports: Sequence[RoundReport]) -> None:
-    """Raises if all rounds of a run failed; if some did, the log says how many.
-
-    Raises:
-        RoundsFailedError: names the cause of the first failure.
-    """
-    failed = [report for report in reports if report.failure]
-    if not failed:
-        return
-    first = f"the first, round {failed[0].number}, because {failed[0].failure}"
-    if len(failed) == len(reports):
-        raise RoundsFailedError(f"a run must have a round that gives a mean; all {len(failed)} failed, {first}")
-    log(WARNING, "secure aggregation: %s of %s rounds failed, %s", len(failed), len(reports), first)
 
 
 def _failure(error: FglSecureError, failures: Mapping[int, str]) -> str:

@@ -31,9 +31,17 @@ from flwr.supercore.run import Run
 
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import Coins
-from fgl_secure.errors import InputError
-from fgl_secure.flower.records import arrays_of, digest_of, typed_record, types_of
-from fgl_secure.flower.rounds import GridRounds, RoundReport, check_rounds
+from fgl_secure.errors import (
+    InputError,
+    RoundsFailedError,
+)
+from fgl_secure.flower.records import (
+    arrays_of,
+    digest_of,
+    typed_record,
+    types_of,
+)
+from fgl_secure.flower.rounds import GridRounds, RoundReport
 from fgl_secure.flower.terms import RoundTerms
 
 Layout = tuple[tuple[str, str, int], ...]
@@ -202,6 +210,21 @@ NEED_EACH_REPLY: tuple[type[Strategy], ...] = (
 FedProx, FedAvgM, FedAdagrad, FedAdam and FedYogi use the weighted mean and nothing else."""
 
 
+def _check_rounds(reports: Sequence[RoundReport]) -> None:
+    """Raises if all rounds of a run failed; if some did, the log says how many.
+
+    Raises:
+        RoundsFailedError: names the cause of the first failure.
+    """
+    failed = [report for report in reports if report.failure]
+    if not failed:
+        return
+    first = f"the first, round {failed[0].number}, because {failed[0].failure}"
+    if len(failed) == len(reports):
+        raise RoundsFailedError(f"a run must have a round that gives a mean; all {len(failed)} failed, {first}")
+    log(WARNING, "secure aggregation: %s of %s rounds failed, %s", len(failed), len(reports), first)
+
+
 class SecureAggregationStrategy(Strategy):
     """Wraps a strategy of the message API that uses the weighted mean of its clients' arrays and nothing else.
 
@@ -330,7 +353,7 @@ class SecureAggregationStrategy(Strategy):
             )
         finally:
             self._strategy.aggregate_train = self._aggregate  # type: ignore[method-assign]
-        check_rounds(self.rounds[before:])
+        _check_rounds(self.rounds[before:])
         return result
 
     def configure_train(

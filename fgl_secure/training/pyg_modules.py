@@ -28,7 +28,6 @@ from fgl_secure.training.backbones import (
     GINLayer,
     MessageLayer,
     SAGELayer,
-    SummedSAGELayer,
 )
 
 OPTIONS: Mapping[str, Mapping[str, tuple[object, ...]]] = MappingProxyType({
@@ -172,8 +171,16 @@ def _gcn(part: Any, copied: _Copy) -> MessageLayer:
     return layer
 
 
+class _SummedSAGELayer(SAGELayer):
+    """GraphSAGE with a sum in place of the mean: W_self h + W_neighbour sum(h of neighbours) + b."""
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """Adds the own projection and the bias to the sum over all neighbours."""
+        return self.shift(degrees.scaled_to_full(sums) + self.project(kept, self.own_weight), self.bias)
+
+
 def _sage(part: Any, copied: _Copy) -> MessageLayer:
-    layer = (SAGELayer if part.aggr == "mean" else SummedSAGELayer)(1, 1)
+    layer = (SAGELayer if part.aggr == "mean" else _SummedSAGELayer)(1, 1)
     layer.own_weight, layer.neighbour_weight = copied(part.lin_r.weight), copied(part.lin_l.weight)
     layer.bias = copied(part.lin_l.bias)
     return layer

@@ -101,12 +101,6 @@ def next_rows(own: sparse.csr_array, others: sparse.csr_array, degrees: NDArray[
     return sparse.csr_array(sparse.diags_array(1 / degrees) @ (own + others))
 
 
-def in_units(values: NDArray[np.float64]) -> Ids:
-    """Entries of a power in units of 2^-36, below 2^36."""
-    units: Ids = np.minimum(np.rint(values * 2.0**UNIT_BITS).astype(np.int64), 2**UNIT_BITS - 1)
-    return units
-
-
 @dataclass(frozen=True, slots=True)
 class Search:
     """What is known of the threshold above which entries are kept.

@@ -25,7 +25,7 @@ from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, shape_preset, widest
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.local_privacy import LocalPerturbation, correct_scores, perturb_labels, propagate_means
+from fgl_secure.training.local_privacy import LocalPerturbation, correct_scores, perturb_labels
 from fgl_secure.training.loop import COUNTS, Counts, Figures, Scores, TrainingRounds
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind, unwritten
@@ -33,6 +33,31 @@ from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Floats
+
+NORM = 4.0
+"""L2 norm of a device's model input; bags of words and digits have about as much, and ranges of sums suit them."""
+
+
+def _propagate_means(talk: Collectives, rows: torch.Tensor, hops: int, first_layer: int) -> torch.Tensor:
+    """Return means over neighbours of means over neighbours, and so on, scaled to `NORM`: float [m, d].
+
+    A device without a sum, since it has too few neighbours, keeps its row.
+
+    Args:
+        talk: the collectives of the run.
+        rows: float [m, d], of the silo's devices, within [-1, 1].
+        hops: number of means.
+        first_layer: number of the first sum, beyond those of the model.
+    """
+    import torch  # noqa: PLC0415  # see above
+    from torch.nn import functional  # noqa: PLC0415
+
+    counts = torch.tensor(talk.message_counts[:, None], dtype=rows.dtype, device=rows.device)
+    with torch.no_grad():
+        for hop in range(hops):
+            _, sums = talk.neighbours(rows, layer=first_layer + hop)
+            rows = torch.where(counts > 0, sums / counts.clamp(min=1), rows)
+    return functional.normalize(rows) * NORM
 
 
 class HiFGLSilo(TrainingRounds):
@@ -146,7 +171,7 @@ class HiFGLSilo(TrainingRounds):
         """Return the first layer's input [m, d]: features, or means of perturbed ones, computed at the first call."""
         if self._perturbation is not None and not self._smoothed:
             hops, first_layer = self._perturbation.hops, len(self.layers)
-            self._keep_smoothed(propagate_means(self.talk, self._features, hops, first_layer))
+            self._keep_smoothed(_propagate_means(self.talk, self._features, hops, first_layer))
         return self._features
 
     def _keep_smoothed(self, smoothed: torch.Tensor) -> None:

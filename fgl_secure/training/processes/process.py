@@ -97,15 +97,6 @@ def parcels_from_bytes(data: bytes) -> tuple[Parcel, ...]:
     return tuple(Parcel.from_bytes(field) for field in unpack(data))
 
 
-def join_outboxes(*outboxes: Outbox) -> Outbox:
-    """Return several outboxes as one."""
-    out: dict[int, list[Parcel]] = {}
-    for outbox in outboxes:
-        for receiver, parcels in outbox.items():
-            out.setdefault(receiver, []).extend(parcels)
-    return out
-
-
 def only(inbox: Inbox, sender: int, phase: MessageKind) -> Parcel:
     """Return the one parcel of a phase from a sender.
 
