@@ -78,18 +78,6 @@ def done_steps(array: Array) -> set[Step]:
     return {step_of(row) for row in array}
 
 
-def _sealed_state(owner: bytes, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Copies of arrays, and their digest.
-
-    Args:
-        owner: what parties agree on, and which machine of which parties it is.
-        arrays: all that changes.
-    """
-    remaining = {name: value.copy() for name, value in arrays.items()}
-    remaining[DIGEST] = np.frombuffer(_digest(owner, remaining), dtype=np.uint8)
-    return remaining
-
-
 def _opened_state(owner: bytes, state: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays of a state, as copies.
 
@@ -250,7 +238,11 @@ class CheckpointedMachine(SumMachine, ABC):
         A state is good for one machine at a time: two that go on from one could be asked two different things, and
         would open together what neither opens alone.
         """
-        return _sealed_state(self._owner, {**self._steps(), **self._arrays()})
+        # Copies of arrays, and their digest.
+        arrays = {**self._steps(), **self._arrays()}
+        remaining = {name: value.copy() for name, value in arrays.items()}
+        remaining[DIGEST] = np.frombuffer(_digest(self._owner, remaining), dtype=np.uint8)
+        return remaining
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """See `Machine.restore`."""

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.attacks.areas import Ranking, area_interval, mean_area, ranking_of_nodes
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
@@ -97,36 +96,6 @@ def _directions(blocks: list[Floats]) -> Ids:
         products.append(rows @ rng.normal(size=rows.shape[1]) / np.where(length > 0, length, 1))
     _, number = np.unique(np.round(np.stack(products, axis=1), 9), axis=0, return_inverse=True)
     return np.asarray(number.ravel(), dtype=np.int64)
-
-
-def _score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-    """How well a guess tells the nodes of each client's gradient.
-
-    Nodes whose row points the same way as one that entered are left out of those that did not. Figures: exact hits (the
-    share of nodes that entered and are claimed, less that of others); areas under the curve for pairs of a client and a
-    node, against all others and against those one hop outside; and, where nobody knows whose a node is, the area for
-    nodes that are in anybody's gradient, and how often the client of such a node is named.
-    """
-    members = _members(guess, truth)
-    twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in members]) & ~members
-    adjacency = undirected_adjacency(truth.edges, members.shape[1])
-    near, degrees = np.asarray((adjacency @ members.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
-    eligible = guess.eligible & ~twins
-    fields = [
-        _hits(guess, members, eligible),
-        _pairs("nodes in a client's gradient", guess, degrees, members, eligible, "others of its nodes"),
-        _pairs(
-            "nodes in it or one hop outside",
-            guess,
-            degrees,
-            members,
-            eligible & (members | near),
-            "those one hop outside",
-        ),
-    ]
-    if not guess.owners_known and len(guess.clients) > 1:
-        fields += [_anybody(guess, members, twins), _attribution(guess, members)]
-    return tuple(item for item in fields if item is not None)
 
 
 def _members(guess: FieldGuess, truth: GradientTruth) -> Flags:
@@ -242,20 +211,6 @@ class _Span:
     inside: float  # up to which residual a row counts as inside
 
 
-def _span_of(gradient: Floats, noise: float = 0.0) -> _Span:
-    """The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
-
-    Rounding that nobody stated fills all dimensions, and shows as a drop in the singular values before its own.
-    """
-    left, singular, _ = np.linalg.svd(gradient, full_matrices=False)
-    kept = singular[singular > max(RANK * singular[0], 2 * noise)]
-    drops = np.flatnonzero((kept[1:] < SMALL * singular[0]) & (kept[1:] < GAP * kept[:-1]))
-    if len(drops) and len(kept) == len(singular):
-        noise, kept = float(kept[drops[0] + 1]), kept[: drops[0] + 1]
-    blur = float(2 * noise / kept[-1]) ** 2 if len(kept) else 0.0
-    return _Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
-
-
 def _residuals(rows: Floats, span: _Span) -> Floats:
     """Which share of the squared length of each row [n, d] is outside of a span, float64 [n]; 1 for a row of zeros."""
     total = (rows * rows).sum(axis=1)
@@ -282,7 +237,27 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         return None if known.candidates is None else _by_degree(guess, known.candidates)
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-        return _score_fields(guess, truth)
+        # How well a guess tells the nodes of each client's gradient.
+        members = _members(guess, truth)
+        twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in members]) & ~members
+        adjacency = undirected_adjacency(truth.edges, members.shape[1])
+        near, degrees = np.asarray((adjacency @ members.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
+        eligible = guess.eligible & ~twins
+        fields = [
+            _hits(guess, members, eligible),
+            _pairs("nodes in a client's gradient", guess, degrees, members, eligible, "others of its nodes"),
+            _pairs(
+                "nodes in it or one hop outside",
+                guess,
+                degrees,
+                members,
+                eligible & (members | near),
+                "those one hop outside",
+            ),
+        ]
+        if not guess.owners_known and len(guess.clients) > 1:
+            fields += [_anybody(guess, members, twins), _attribution(guess, members)]
+        return tuple(item for item in fields if item is not None)
 
 
 class _GradientSpan(_Fields):
@@ -298,25 +273,28 @@ class _GradientSpan(_Fields):
     )  # fmt: skip
 
     def _score(self, gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
-        return _test_span(gradients, entering)
-
-
-def _test_span(gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Minus the largest residual, and whether a row is inside by every weight: both [clients, n].
-
-    A row of zeros, as a node without neighbours has it under GraphSAGE, leaves no trace in a gradient and is not asked
-    about; a node that has nothing else is never claimed.
-    """
-    nonzero = {name: rows.any(axis=1) for name, rows in entering.items()}
-    known = np.any(list(nonzero.values()), axis=0)
-    shape = (len(gradients.clients), len(known))
-    farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
-    for name, rows in entering.items():
-        for index, gradient in enumerate(gradients.parts[name]):
-            span = _span_of(gradient, gradients.noise(name))
-            outside = np.where(nonzero[name], _residuals(rows, span), 0.0)
-            farthest[index], hits[index] = np.maximum(farthest[index], outside), hits[index] & (outside < span.inside)
-    return -farthest, hits
+        # Minus the largest residual, and whether a row is inside by every weight: both [clients, n].
+        nonzero = {name: rows.any(axis=1) for name, rows in entering.items()}
+        known = np.any(list(nonzero.values()), axis=0)
+        shape = (len(gradients.clients), len(known))
+        farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
+        for name, rows in entering.items():
+            for index, gradient in enumerate(gradients.parts[name]):
+                # The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
+                noise = gradients.noise(name)
+                left, singular, _ = np.linalg.svd(gradient, full_matrices=False)
+                kept = singular[singular > max(RANK * singular[0], 2 * noise)]
+                drops = np.flatnonzero((kept[1:] < SMALL * singular[0]) & (kept[1:] < GAP * kept[:-1]))
+                if len(drops) and len(kept) == len(singular):
+                    noise, kept = float(kept[drops[0] + 1]), kept[: drops[0] + 1]
+                blur = float(2 * noise / kept[-1]) ** 2 if len(kept) else 0.0
+                span = _Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
+                outside = np.where(nonzero[name], _residuals(rows, span), 0.0)
+                farthest[index], hits[index] = (
+                    np.maximum(farthest[index], outside),
+                    hits[index] & (outside < span.inside),
+                )
+        return -farthest, hits
 
 
 class _GradientFilter(_Fields):

@@ -23,7 +23,6 @@ from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_SUM,
     PROXIES,
     ProxyKnowledge,
-    ProxyRows,
     proxy_rows,
     share_of_cells,
 )
@@ -204,7 +203,16 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         first = rounds[0]
         clients = np.arange(len(layout.labelled)) if first.is_sum else first.clients
         labelled = tuple(layout.labelled[client] for client in clients.tolist())
-        return _explain_shares(first.round, clients, labelled, first if first.is_sum else first.total)
+        total = first if first.is_sum else first.total
+        counts = np.full((len(clients), total.shares.shape[1]), -1, dtype=np.int64)
+        step, skipped = 2 * total.rounding / len(clients), 0
+        for kind, share in enumerate(total.shares[0].tolist()):
+            known = (share, labelled, step, total.unit)
+            result = only_explanation(*known)
+            if result is not None:
+                counts[:, kind] = result
+            skipped += _too_large(*known)
+        return _ExplainedCounts(first.round, clients, counts, skipped)
 
     def guess_without(
         self,
@@ -236,18 +244,6 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         )
         everywhere, random, prior = np.ones(right.shape, np.bool_), 1 / len(values), float(values.max() / values.sum())
         return (share_of_cells("counts read off one sum", right, everywhere, what, random=random, prior=prior),)
-
-
-def _explain_shares(number: int, clients: Ids, labelled: tuple[int, ...], total: ProxyRows) -> _ExplainedCounts:
-    counts = np.full((len(clients), total.shares.shape[1]), -1, dtype=np.int64)
-    step, skipped = 2 * total.rounding / len(clients), 0
-    for kind, share in enumerate(total.shares[0].tolist()):
-        known = (share, labelled, step, total.unit)
-        result = only_explanation(*known)
-        if result is not None:
-            counts[:, kind] = result
-        skipped += _too_large(*known)
-    return _ExplainedCounts(number, clients, counts, skipped)
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_ProxyPartialFractions(),)

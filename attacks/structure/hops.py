@@ -270,7 +270,14 @@ class _HopFingerprint(_ListedNeighbours):
 
     def _explain_rows(self, client: ClientEdges, squared: sparse.csr_array) -> ForeignEdges:
         rest, crossing = _foreign_part(client, squared), client.crossing
-        reciprocal = _reciprocal_degrees(rest, crossing, self.tolerance)
+        # 1 / d_w of every foreign neighbour, float64 [n]; 0 for nodes that are none or of which no entry says
+        # anything.
+        at_itself = sparse.coo_array(rest.multiply(crossing))
+        smallest = np.full(rest.shape[0], np.inf)
+        np.minimum.at(smallest, at_itself.col, at_itself.data)
+        said = np.isfinite(smallest) & (smallest > self.tolerance)
+        degree = np.rint(1 / np.where(said, smallest, 1.0))
+        reciprocal = np.where(said, 1 / np.maximum(degree, 1), 0.0)
         n = len(client.owned)
         agree, differ = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         informative = np.zeros(n, dtype=np.int64)  # rows that could say something about a neighbour
@@ -307,22 +314,6 @@ def _foreign_part(client: ClientEdges, squared: sparse.csr_array) -> sparse.csr_
     degree = looped.sum(axis=1)
     within = looped @ sparse.diags_array(is_own / np.maximum(degree, 1))
     return sparse.csr_array(sparse.diags_array(degree) @ squared - within @ looped)
-
-
-def _reciprocal_degrees(rest: sparse.csr_array, crossing: sparse.csr_array, tolerance: float) -> Floats:
-    """1 / d_w of every foreign neighbour, float64 [n]; 0 for nodes that are none or of which no entry says anything.
-
-    Args:
-        rest: see `_foreign_part`.
-        crossing: 0/1 CSR [n, n], which foreign nodes are neighbours of which own ones.
-        tolerance: smaller values count as zero.
-    """
-    at_itself = sparse.coo_array(rest.multiply(crossing))
-    smallest = np.full(rest.shape[0], np.inf)
-    np.minimum.at(smallest, at_itself.col, at_itself.data)
-    said = np.isfinite(smallest) & (smallest > tolerance)
-    degree = np.rint(1 / np.where(said, smallest, 1.0))
-    return np.where(said, 1 / np.maximum(degree, 1), 0.0)
 
 
 def one_explanation(terms: Floats, values: Floats, tolerance: float) -> tuple[Ids, NDArray[np.bool_]]:

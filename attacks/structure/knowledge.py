@@ -142,7 +142,18 @@ class HeldFeatures:
 
 def foreign_features(view: View) -> dict[int, HeldFeatures]:
     """The structure features of other clients' nodes, by observing client: as held in the end, else as received."""
-    received = _received_rows(view)
+    # Rows (node, s_u) as sent, and the index of their sender, by receiver.
+    result: dict[int, list[tuple[Floats, Ids]]] = {}
+    for batch in view.messages(Phase.STRUCTURE_FEATURES):
+        payload = np.asarray(batch.payload, dtype=np.float64)
+        owners = view.parties.index_of(batch.senders, Role.SILO)
+        for client in np.unique(batch.receivers).tolist():
+            here = batch.receivers == client
+            result.setdefault(client, []).append((payload[here], owners[here]))
+    received = {
+        client: (np.concatenate([rows for rows, _ in parts]), np.concatenate([owners for _, owners in parts]))
+        for client, parts in result.items()
+    }
     last_rows = _last_rows(view, SHARED_FEATURES)
     clients = sorted(set(received) | set(last_rows))
     return {client: _join_rows(last_rows.get(client), received.get(client)) for client in clients}
@@ -161,21 +172,6 @@ def embed_features(features: HeldFeatures, model: EmbeddingModel) -> Floats:
 def own_rows(view: View, name: str) -> dict[int, Ids]:
     """Rows of whole numbers that a client knows from the start, by client: int64 [m, k]."""
     return {client: rows.astype(np.int64) for client, rows in _last_rows(view, name).items()}
-
-
-def _received_rows(view: View) -> dict[int, tuple[Floats, Ids]]:
-    """Rows (node, s_u) as sent, and the index of their sender, by receiver."""
-    result: dict[int, list[tuple[Floats, Ids]]] = {}
-    for batch in view.messages(Phase.STRUCTURE_FEATURES):
-        payload = np.asarray(batch.payload, dtype=np.float64)
-        owners = view.parties.index_of(batch.senders, Role.SILO)
-        for client in np.unique(batch.receivers).tolist():
-            here = batch.receivers == client
-            result.setdefault(client, []).append((payload[here], owners[here]))
-    return {
-        client: (np.concatenate([rows for rows, _ in parts]), np.concatenate([owners for _, owners in parts]))
-        for client, parts in result.items()
-    }
 
 
 def _last_rows(view: View, name: str) -> dict[int, NDArray[Any]]:

@@ -242,7 +242,15 @@ def _sample_pairs(
     """
     pairs = _some(_among(edges, nodes), most, rng)
     anywhere = nodes[rng.integers(max(len(nodes), 1), size=pairs.shape)] if pairs.size else pairs
-    alike = _with_another_end(pairs, edges, owner_of, nodes, rng)
+    # Edges with the second end moved to a random node of the same owner, such that they are none.
+    moved = pairs.copy()
+    for _ in range(ATTEMPTS):
+        wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
+        ends = moved[1, wrong]
+        for owner in np.unique(owner_of[ends]).tolist():
+            here = owner_of[ends] == owner
+            moved[1, wrong[here]] = rng.choice(nodes[owner_of[nodes] == owner], size=int(here.sum()))
+    alike = moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
     apart = anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])]
     return pairs, alike, apart, _some(_among(far, nodes), most, rng)
 
@@ -254,18 +262,6 @@ def _some(pairs: Ids, most: int, rng: np.random.Generator) -> Ids:
 def _among(pairs: Ids, nodes: Ids) -> Ids:
     """Pairs with both ends among nodes, each once: the first below the second."""
     return pairs[:, (pairs[0] < pairs[1]) & np.isin(pairs, nodes).all(axis=0)]
-
-
-def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, pool: Ids, rng: np.random.Generator) -> Ids:
-    """Edges with the second end moved to a random node of the same owner, such that they are none."""
-    moved = pairs.copy()
-    for _ in range(ATTEMPTS):
-        wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
-        ends = moved[1, wrong]
-        for owner in np.unique(owner_of[ends]).tolist():
-            here = owner_of[ends] == owner
-            moved[1, wrong[here]] = rng.choice(pool[owner_of[pool] == owner], size=int(here.sum()))
-    return moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
 
 
 def _is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
@@ -421,18 +417,7 @@ def _likely(read_degrees: _ReadDegrees, own: Ids | None) -> PairScores:
     That is the probability of the edge where edges fall at random under these counts.
     """
     degrees, place = np.unique(read_degrees.degrees, return_inverse=True)
-    towards = _towards(read_degrees, degrees)
-    if own is not None:
-        towards = np.maximum(towards - _own_neighbour_counts(read_degrees.nodes, own, degrees), 0)
-    between = np.zeros((len(degrees), len(degrees)))
-    np.add.at(between, place, towards)
-    share = np.divide(towards, between[place], out=np.zeros_like(towards), where=between[place] > 0)
-    which = np.eye(len(degrees))[place]
-    return PairScores(read_degrees.observer, read_degrees.nodes, ((share, which), (which, towards)))
-
-
-def _towards(read_degrees: _ReadDegrees, degrees: Ids) -> Floats:
-    """Neighbours of each degree, float64 [m, k]; where they are open, as an edge's end has them on average."""
+    # Neighbours of each degree, float64 [m, k]; where they are open, as an edge's end has them on average.
     ends = np.array([(read_degrees.degrees == degree).sum() * degree for degree in degrees], dtype=np.float64)
     average = ends / max(float(ends.sum()), 1.0)
     towards = read_degrees.degrees[:, None] * average
@@ -440,7 +425,13 @@ def _towards(read_degrees: _ReadDegrees, degrees: Ids) -> Floats:
         if neighbours is not None:
             there = neighbours[np.isin(neighbours, degrees)]
             towards[row] = np.bincount(np.searchsorted(degrees, there), minlength=len(degrees))
-    return towards
+    if own is not None:
+        towards = np.maximum(towards - _own_neighbour_counts(read_degrees.nodes, own, degrees), 0)
+    between = np.zeros((len(degrees), len(degrees)))
+    np.add.at(between, place, towards)
+    share = np.divide(towards, between[place], out=np.zeros_like(towards), where=between[place] > 0)
+    which = np.eye(len(degrees))[place]
+    return PairScores(read_degrees.observer, read_degrees.nodes, ((share, which), (which, towards)))
 
 
 def _own_neighbour_counts(nodes: Ids, own: Ids, degrees: Ids) -> Floats:

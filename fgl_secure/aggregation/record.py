@@ -313,7 +313,13 @@ class RoundOutcome:
     def mean(self) -> dict[str, Any]:
         """See `ServerRound.result`."""
         if self._mean is None:
-            self._check_weight(self._code.weight(self._total))
+            weight = self._code.weight(self._total)
+            most = len(self.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
+            if weight > most:
+                raise ProtocolError(
+                    f"weights of {len(self.included)} clients must add up to {most:,} units at most; they do not, "
+                    f"so that a client must have handed in something else"
+                )
             self._check_closed()
             self._mean = self._code.decode(self._total)
         return self._mean
@@ -360,12 +366,4 @@ class RoundOutcome:
             raise ProtocolError(
                 "entries that stay closed must be 0 at all clients; one is not, so that a client must have handed in "
                 "something else"
-            )
-
-    def _check_weight(self, weight: int) -> None:
-        most = len(self.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
-        if weight > most:
-            raise ProtocolError(
-                f"weights of {len(self.included)} clients must add up to {most:,} units at most; they do not, "
-                f"so that a client must have handed in something else"
             )

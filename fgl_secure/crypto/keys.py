@@ -306,11 +306,6 @@ def _ml_kem_key(offer: bytes) -> MLKEM768PublicKey:
     return MLKEM768PublicKey.from_public_bytes(offer[PUBLIC_KEY_BYTES:])
 
 
-def _ml_kem_secret(seed: bytes) -> MLKEM768PrivateKey:
-    """The private ML-KEM key of a seed."""
-    return MLKEM768PrivateKey.from_seed_bytes(seed)
-
-
 def _encapsulate(offer: bytes) -> tuple[bytes, bytes]:
     try:
         return _ml_kem_key(offer).encapsulate()
@@ -405,7 +400,8 @@ class Unsealing:
         self.public = own = self._point.public_key().public_bytes_raw()
         self._own, self._lattice = own, None
         if agreement is KeyAgreement.HYBRID:
-            self._lattice = _ml_kem_secret(private[KEY_BYTES:])
+            # The private ML-KEM key of a seed.
+            self._lattice = MLKEM768PrivateKey.from_seed_bytes(private[KEY_BYTES:])
             self.public += self._lattice.public_key().public_bytes_raw()
 
     def unseal(self, sealed: bytes, salt: bytes, *, counted: bool = False) -> bytes | None:

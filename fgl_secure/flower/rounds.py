@@ -110,19 +110,6 @@ def _over(patience: Patience, start: float, enough_at: float | None) -> bool:
     return late or (enough_at is not None and patience.grace is not None and now - enough_at >= patience.grace)
 
 
-def _introductions(grid: Grid, requests: Sequence[Message], patience: Patience) -> dict[int, AnswerRecord]:
-    """Return what nodes say in time of who they are and how their run is configured, by place in `requests`."""
-    questions = {
-        i: Message(RequestRecord(b"").added_to(RecordDict()), item.dst_node_id, item.message_type, ttl=item.ttl)
-        for i, item in enumerate(message.metadata for message in requests)
-    }
-    introductions: dict[int, AnswerRecord] = {}
-    for i, reply in exchange(grid, questions, patience).items():
-        with suppress(MalformedMessageError):
-            introductions |= {} if reply.has_error() else {i: AnswerRecord.of(reply.content)}
-    return introductions
-
-
 def _known_nodes(
     requests: Sequence[Message],
     introduced: Mapping[int, AnswerRecord],
@@ -140,14 +127,6 @@ def _known_nodes(
         why = "one that is known and its own is missing" if i in introduced else _NO_INTRODUCTION
         failures[requests[i].metadata.dst_node_id] = f"IDENTITY: {why}"
     return [requests[i] for i in known_nodes], tuple(identity_of[i].hex() for i in known_nodes)
-
-
-def _common_configuration(introduced: Mapping[int, AnswerRecord]) -> bytes:
-    """Return the digest of the run's configuration that most nodes name; the others will refuse the round."""
-    configurations = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
-    if not configurations:
-        raise TooFewClientsError(f"nodes must say in time how their run is configured; none did: {_NO_INTRODUCTION}")
-    return configurations.most_common(1)[0][0]
 
 
 _SILENT = "no answer in time"
@@ -368,9 +347,23 @@ class GridRounds:
         if not identities and self._configuration is not None:
             return requests, ()
         soon = patience if identities else replace(patience, enough=len(requests) // 2 + 1, grace=0.0)
-        introduced = _introductions(grid, requests, soon)
+        # Return what nodes say in time of who they are and how their run is configured, by place in `requests`.
+        questions = {
+            i: Message(RequestRecord(b"").added_to(RecordDict()), item.dst_node_id, item.message_type, ttl=item.ttl)
+            for i, item in enumerate(message.metadata for message in requests)
+        }
+        introduced: dict[int, AnswerRecord] = {}
+        for i, reply in exchange(grid, questions, soon).items():
+            with suppress(MalformedMessageError):
+                introduced |= {} if reply.has_error() else {i: AnswerRecord.of(reply.content)}
         if self._configuration is None:
-            self._configuration = _common_configuration(introduced)
+            # Return the digest of the run's configuration that most nodes name; the others will refuse the round.
+            configurations = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
+            if not configurations:
+                raise TooFewClientsError(
+                    f"nodes must say in time how their run is configured; none did: {_NO_INTRODUCTION}"
+                )
+            self._configuration = configurations.most_common(1)[0][0]
         return _known_nodes(requests, introduced, identities, failures) if identities else (requests, ())
 
     def _server(self, terms: RoundTerms, requests: Sequence[Message]) -> ServerRound:

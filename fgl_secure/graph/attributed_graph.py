@@ -116,7 +116,9 @@ class Graph:
             InputError: An array breaks one of these rules; the message names the node or the edge.
         """
         checked = _checked_features(features)
-        _check_image_shape(image_shape, checked.shape[1])
+        num_features = checked.shape[1]
+        if image_shape is not None and (min(image_shape) < 1 or image_shape[0] * image_shape[1] != num_features):
+            raise InputError(f"image_shape must hold {num_features} pixels, one a feature; found {image_shape}")
         return cls(
             name=name,
             stored=checked if isinstance(checked, SparseRows) else read_only(checked),
@@ -238,11 +240,6 @@ def integers(argument: str, values: ArrayLike) -> NDArray[np.int64]:
     if array.dtype.kind not in "iu":
         raise InputError(f"{argument} must be integers; found dtype {array.dtype}")
     return array.astype(np.int64)
-
-
-def _check_image_shape(image_shape: tuple[int, int] | None, num_features: int) -> None:
-    if image_shape is not None and (min(image_shape) < 1 or image_shape[0] * image_shape[1] != num_features):
-        raise InputError(f"image_shape must hold {num_features} pixels, one a feature; found {image_shape}")
 
 
 def _checked_labels(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:

@@ -135,7 +135,7 @@ def _extensions() -> _Extensions:
     additions: list[tuple[int, int]] = []
     last: list[int] = []
     for code in range(64):
-        edges = _decode_graphlet(code)
+        edges = frozenset(frozenset(pair) for bit, pair in enumerate(_PAIRS_OF_FOUR) if code >> bit & 1)
         if _is_connected(edges, range(4)):
             orbits[code] = _orbits_of_four()[_code(edges, tuple(range(4)))]
             for subset in range(1, 16):
@@ -207,10 +207,6 @@ def _orbits_of_four() -> dict[int, tuple[int, ...]]:
             for order in permutations(range(4)):
                 table[_code(_edges_of(text), order)] = tuple(orbits[node] for node in order)
     return table
-
-
-def _decode_graphlet(code: int) -> _Adjacency:
-    return frozenset(frozenset(pair) for bit, pair in enumerate(_PAIRS_OF_FOUR) if code >> bit & 1)
 
 
 def _code(edges: _Adjacency, order: tuple[int, ...]) -> int:
@@ -365,7 +361,12 @@ def graphlet_degrees(graph: Graph) -> NDArray[np.int64]:
     Returns:
         int64 [n, 73], the orbits in Przulj's order; column 0 is the degree.
     """
-    neighbours = _undirected_adjacency(graph)
+    # The adjacency with every edge in both directions, int64 CSR [n, n], columns sorted.
+    source, target = graph.edges
+    rows, columns = np.append(source, target), np.append(target, source)
+    neighbours = sparse.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=(graph.num_nodes,) * 2)
+    neighbours.data[:] = 1  # an edge that was there in both directions is one
+    neighbours.sort_indices()
     degrees = np.diff(neighbours.indptr).astype(np.int64)
     # Common neighbours of two nodes, a row a node, columns sorted.
     common = sparse.csr_array(neighbours @ neighbours)
@@ -374,28 +375,14 @@ def graphlet_degrees(graph: Graph) -> NDArray[np.int64]:
     four, sums = _count_sets_of_four(*(array.astype(np.int64) for array in arrays), _extensions())
     counts = np.empty((graph.num_nodes, ORBITS), dtype=np.int64)
     counts[:, 0] = degrees
-    counts[:, 1:4] = _count_sets_of_three(neighbours, degrees)
-    counts[:, 4:FIRST_OF_FIVE] = four[:, 4:]
-    counts[:, FIRST_OF_FIVE:] = _solve_orbits(sums)
-    return counts
-
-
-def _undirected_adjacency(graph: Graph) -> sparse.csr_array:
-    """The adjacency with every edge in both directions, int64 CSR [n, n], columns sorted."""
-    source, target = graph.edges
-    rows, columns = np.append(source, target), np.append(target, source)
-    matrix = sparse.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=(graph.num_nodes,) * 2)
-    matrix.data[:] = 1  # an edge that was there in both directions is one
-    matrix.sort_indices()
-    return matrix
-
-
-def _count_sets_of_three(neighbours: sparse.csr_array, degrees: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Orbits 1 to 3, int64 [n, 3]: end of a path, middle of a path, triangle."""
+    # Orbits 1 to 3, int64 [n, 3]: end of a path, middle of a path, triangle.
     triangles = np.asarray((neighbours @ neighbours).multiply(neighbours).sum(axis=1), dtype=np.int64) // 2
     ends = neighbours @ (degrees - 1) - 2 * triangles
     middles = degrees * (degrees - 1) // 2 - triangles
-    return np.stack([ends, middles, triangles], axis=1)
+    counts[:, 1:4] = np.stack([ends, middles, triangles], axis=1)
+    counts[:, 4:FIRST_OF_FIVE] = four[:, 4:]
+    counts[:, FIRST_OF_FIVE:] = _solve_orbits(sums)
+    return counts
 
 
 def _solve_orbits(sums: NDArray[np.int64]) -> NDArray[np.int64]:

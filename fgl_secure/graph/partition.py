@@ -50,7 +50,8 @@ def random_split(n: int, seed: int, fractions: tuple[float, float, float] = (0.6
     """
     if n < 1:
         raise InputError(f"n must be at least 1; found {n}")
-    _check_fractions(fractions)
+    if min(fractions) < 0 or not math.isclose(sum(fractions), 1.0, abs_tol=1e-9):
+        raise InputError(f"fractions must be 0 or more, with sum 1; found {fractions}")
     order = seeded_generator(seed).permutation(n)
     train_end, validation_end = round(n * fractions[0]), round(n * (fractions[0] + fractions[1]))
     rank = np.empty(n, dtype=np.int64)
@@ -60,11 +61,6 @@ def random_split(n: int, seed: int, fractions: tuple[float, float, float] = (0.6
         validation=(rank >= train_end) & (rank < validation_end),
         test=rank >= validation_end,
     )
-
-
-def _check_fractions(fractions: tuple[float, float, float]) -> None:
-    if min(fractions) < 0 or not math.isclose(sum(fractions), 1.0, abs_tol=1e-9):
-        raise InputError(f"fractions must be 0 or more, with sum 1; found {fractions}")
 
 
 def seeded_generator(seed: int) -> np.random.Generator:
@@ -252,17 +248,13 @@ def pack_in_turn(groups: Iterable[Collection[int]], silos: int, delta: int) -> N
         if len(pieces) - place == np.count_nonzero(sizes == 0):
             silo = int(np.argmin(sizes))
         else:
-            silo = _next_with_room(sizes, silo, len(piece), n // silos, delta)
+            share = n // silos
+            fits = (sizes < share) & ((sizes + len(piece) < share + delta) | (sizes == 0))
+            turn = (silo + np.arange(len(sizes))) % len(sizes)
+            silo = int(turn[np.argmax(fits[turn])] if fits.any() else np.argmin(sizes))
         silo_of[piece] = silo
         sizes[silo] += len(piece)
     return silo_of
-
-
-def _next_with_room(sizes: NDArray[np.int64], silo: int, added: int, share: int, delta: int) -> int:
-    # An empty silo has room even where delta is 0 and the piece is a whole share.
-    fits = (sizes < share) & ((sizes + added < share + delta) | (sizes == 0))
-    turn = (silo + np.arange(len(sizes))) % len(sizes)
-    return int(turn[np.argmax(fits[turn])] if fits.any() else np.argmin(sizes))
 
 
 def _first_with_room(sizes: NDArray[np.int64], added: int, room: int) -> int:

@@ -527,7 +527,7 @@ def rows(comparison: MethodComparison) -> tuple[tuple[str, tuple[str, ...]], ...
     """The lines of the table, two a method, each with its tone."""
     return tuple(
         (
-            _tone(side),
+            ("quiet" if side.worst is None else side.worst.tone),
             (
                 line.title if not i else "",
                 side.scheme,
@@ -541,10 +541,6 @@ def rows(comparison: MethodComparison) -> tuple[tuple[str, tuple[str, ...]], ...
         for line in comparison.lines
         for i, side in enumerate(line.sides)
     )
-
-
-def _tone(side: _MethodUnderScheme) -> str:
-    return "quiet" if side.worst is None else side.worst.tone
 
 
 def _score(line: _Line, side: _MethodUnderScheme) -> str:

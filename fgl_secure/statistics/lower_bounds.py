@@ -174,7 +174,12 @@ def _from_rates(
 ) -> EpsilonLowerBound:
     """Chooses the threshold on the first half of the scores and counts on the second."""
     _check_levels(delta, confidence)
-    _check_scores(present, absent)
+    if present.ndim != 1 or present.shape != absent.shape or len(present) < 2:
+        raise InputError(
+            f"present and absent must be vectors of one length, at least 2; found {present.shape} and {absent.shape}"
+        )
+    if not (np.isfinite(present).all() and np.isfinite(absent).all()):
+        raise InputError("scores must be finite; found NaN or infinity")
     half = len(present) // 2
     thresholds = _between(np.concatenate([present[:half], absent[:half]]))
     expected = [half * share_from(scores[:half], thresholds) for scores in (present, absent)]
@@ -218,12 +223,3 @@ def _check_levels(delta: float, confidence: float) -> None:
         raise InputError(f"delta must be inside [0, 1); found {delta}")
     if not 0 < confidence < 1:
         raise InputError(f"confidence must be inside (0, 1); found {confidence}")
-
-
-def _check_scores(present: Scores | Ranks, absent: Scores | Ranks) -> None:
-    if present.ndim != 1 or present.shape != absent.shape or len(present) < 2:
-        raise InputError(
-            f"present and absent must be vectors of one length, at least 2; found {present.shape} and {absent.shape}"
-        )
-    if not (np.isfinite(present).all() and np.isfinite(absent).all()):
-        raise InputError("scores must be finite; found NaN or infinity")

@@ -257,7 +257,12 @@ class OneProcess:
 
         way = self.answer if self.intermediary is None else partial(self.intermediary, self)
         result = in_lockstep([make_work(*item) for item in zip(self._talks, works, strict=True)], way)
-        self._take_down()
+        # All silos' notes of a name and a step as one batch, in the order of their owners.
+        for (name, step), noted in self._notes.items():
+            owners, rows = (np.concatenate(parts) for parts in zip(*noted, strict=True))
+            order = np.argsort(owners, kind="stable")
+            self._channel.note_inputs(name, step, owners[order], rows[order])
+        self._notes.clear()
         return result
 
     def _note(self, silo: Silo, name: str, step: Step, devices: bool, rows: Callable[[], Array]) -> None:
@@ -270,14 +275,6 @@ class OneProcess:
             else np.repeat(parties.ids(Role.SILO)[silo.silo], len(result))
         )
         self._notes.setdefault((name, step), []).append((owners, result))
-
-    def _take_down(self) -> None:
-        """All silos' notes of a name and a step as one batch, in the order of their owners."""
-        for (name, step), noted in self._notes.items():
-            owners, rows = (np.concatenate(parts) for parts in zip(*noted, strict=True))
-            order = np.argsort(owners, kind="stable")
-            self._channel.note_inputs(name, step, owners[order], rows[order])
-        self._notes.clear()
 
     @property
     def neighbour_grouping(self) -> Grouping:

@@ -78,7 +78,19 @@ def adapt(module: nn.Module) -> AdaptedModule:
     if not isinstance(module, nn.Module):
         raise InputError(f"module must be a torch.nn.Module of torch_geometric's convolutions; found {module!r}")
     _check_parameters(module)
-    _check_options(module)
+    from torch_geometric.nn import MessagePassing  # noqa: PLC0415  # takes seconds
+
+    result = {name: part for name, part in module.named_modules() if isinstance(part, MessagePassing)}
+    if not result:
+        raise InputError(f"module must have convolutions among {', '.join(OPTIONS)}; found none")
+    for name, part in result.items():
+        kind, place = type(part).__name__, f"module.{name}".rstrip(".")
+        if not _is_served(part):
+            raise InputError(f"{place} must be one of {', '.join(OPTIONS)}; found {kind}: sums don't serve others")
+        for option, served in {**OPTIONS[kind], "flow": ("source_to_target",)}.items():
+            if (value := getattr(part, option)) not in served:
+                rule = " or ".join(map(repr, served))
+                raise InputError(f"{place}.{option} must be {rule} for {kind}; found {value!r}: make it anew")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         layers, origins = _layers(module, [name for name, part in module.named_modules() if _is_served(part)])
@@ -124,22 +136,6 @@ def _check_parameters(module: nn.Module) -> None:
             raise InputError(
                 f"module.{name} must be a real parameter that is trained; found it frozen or of {item.dtype}"
             )
-
-
-def _check_options(module: nn.Module) -> None:
-    from torch_geometric.nn import MessagePassing  # noqa: PLC0415  # takes seconds
-
-    result = {name: part for name, part in module.named_modules() if isinstance(part, MessagePassing)}
-    if not result:
-        raise InputError(f"module must have convolutions among {', '.join(OPTIONS)}; found none")
-    for name, part in result.items():
-        kind, place = type(part).__name__, f"module.{name}".rstrip(".")
-        if not _is_served(part):
-            raise InputError(f"{place} must be one of {', '.join(OPTIONS)}; found {kind}: sums don't serve others")
-        for option, served in {**OPTIONS[kind], "flow": ("source_to_target",)}.items():
-            if (value := getattr(part, option)) not in served:
-                rule = " or ".join(map(repr, served))
-                raise InputError(f"{place}.{option} must be {rule} for {kind}; found {value!r}: make it anew")
 
 
 def _layers(

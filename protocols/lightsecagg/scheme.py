@@ -98,15 +98,6 @@ def _colluding_of(clients: int, threshold: int, colluding: int | None) -> int:
     return chosen
 
 
-def _lying_of(clients: int, threshold: int, colluding: int) -> int:
-    """Most clients that may side with an aggregator that lies: min(T, 2U - N - 1).
-
-    Each roster that is opened has U votes. An honest client votes once and c dishonest ones for both of two, so two
-    rosters need 2U <= N - c + 2c, that is c >= 2U - N; and then both are opened whole.
-    """
-    return min(colluding, 2 * threshold - clients - 1)
-
-
 @dataclass(frozen=True, slots=True)
 class LightSecAgg(MaskedScheme):
     """The scheme. Its default threshold U withstands an aggregator that lies together with T senders.
@@ -138,7 +129,8 @@ class LightSecAgg(MaskedScheme):
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
-        lying = _lying_of(clients, threshold, colluding)
+        # Most clients that may side with an aggregator that lies: min(T, 2U - N - 1).
+        lying = min(colluding, 2 * threshold - clients - 1)
         return self._with_feedback(_claim_of(colluding, lying, self.keys))
 
     def ring_of(self, topology: Topology) -> ModularRing:

@@ -22,7 +22,7 @@ from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGra
 from fgl_secure.protocols.secagg.server import AggregationServer, Hear
 from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.runtime import MessageKind, Messages, Phase
-from fgl_secure.typing import Array, Bytes, Flags
+from fgl_secure.typing import Array, Flags
 
 MASK_KEY = 1
 """Which of a client's keys that of its masks is."""
@@ -37,13 +37,6 @@ PHASES: Mapping[MessageKind, Stage] = {
     Phase.UNMASKING: Stage.OPENING,
 }
 """The stage that answers are of, by what they carry."""
-
-
-def _request_of(shared: Flags, survived: Flags) -> Bytes:
-    """The aggregator's role: what to ask, uint8 [m], given whose secrets are shared and whose vectors came."""
-    return np.where(
-        survived, UnmaskRequest.SELF_MASK, np.where(shared, UnmaskRequest.MASK_KEY, UnmaskRequest.NOTHING)
-    ).astype(np.uint8)
 
 
 class MaskingServer(AggregationServer):
@@ -252,7 +245,10 @@ class MaskingServer(AggregationServer):
         survived, shared = self._here.answered.copy(), np.zeros(self.terms.n, dtype=np.bool_)
         self._included = survived
         shared[self._circles.neighbours[survived][self._told[survived]]] = True
-        self._asked = _request_of(shared, survived)
+        # The aggregator's role: what to ask, uint8 [m], given whose secrets are shared and whose vectors came.
+        self._asked = np.where(
+            survived, UnmaskRequest.SELF_MASK, np.where(shared, UnmaskRequest.MASK_KEY, UnmaskRequest.NOTHING)
+        ).astype(np.uint8)
         self._here.go(Stage.AGREEMENT, survived)
         asked = np.broadcast_to(self._asked, (int(survived.sum()), len(survived)))
         return [self._to_clients(Phase.ROSTERS, survived, {"asked": asked})]

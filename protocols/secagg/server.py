@@ -103,7 +103,23 @@ class SumReceiver(AggregationMachine):
         if due is Phase.KEYS:
             self._hear_keys(messages)
         else:
-            self._hear_sum(messages)
+            # The sum under masks, and whose are in it.
+            terms, ring = self._plan.terms, self._crypto.ring
+            roster = flags_of(messages, "roster", terms.n)[0]
+            masked = elements_of(messages, "sum", ring, terms.length)[..., 0, :]
+            if int(roster.sum()) < terms.threshold:
+                raise ProtocolError(
+                    f"a roster must name at least threshold = {terms.threshold} senders; party {terms.receiver} found "
+                    f"{int(roster.sum())}"
+                )
+            strangers = np.flatnonzero(roster & ~self._has)
+            if len(strangers):
+                raise ProtocolError(f"a roster must name clients with keys only; found client {strangers[0]}")
+            masks = self._masks(messages, np.flatnonzero(roster).tolist())
+            total = self._crypto.add_masks(masked.copy(), masks, [-1] * len(masks))
+            self._sums = terms.decode_total(total, len(masks), ring.modulus)[..., None, :]
+            self._roster, self._step = roster.copy(), None
+            self._keys, self._secret = np.zeros_like(self._keys), np.zeros_like(self._secret)
 
     def _hear_keys(self, messages: Messages) -> None:
         """Everybody's keys, with which it agrees on masks when it hears whose are in the sum."""
@@ -122,25 +138,6 @@ class SumReceiver(AggregationMachine):
             if not c.usable(keys[0][u].tobytes()):
                 raise ProtocolError(f"the key of client {u} must not be a public key of low order, or no key at all")
         self._keys, self._has = keys[0] * listed[:, None], listed.copy()
-
-    def _hear_sum(self, messages: Messages) -> None:
-        """The sum under masks, and whose are in it."""
-        terms, ring = self._plan.terms, self._crypto.ring
-        roster = flags_of(messages, "roster", terms.n)[0]
-        masked = elements_of(messages, "sum", ring, terms.length)[..., 0, :]
-        if int(roster.sum()) < terms.threshold:
-            raise ProtocolError(
-                f"a roster must name at least threshold = {terms.threshold} senders; party {terms.receiver} found "
-                f"{int(roster.sum())}"
-            )
-        strangers = np.flatnonzero(roster & ~self._has)
-        if len(strangers):
-            raise ProtocolError(f"a roster must name clients with keys only; found client {strangers[0]}")
-        masks = self._masks(messages, np.flatnonzero(roster).tolist())
-        total = self._crypto.add_masks(masked.copy(), masks, [-1] * len(masks))
-        self._sums = terms.decode_total(total, len(masks), ring.modulus)[..., None, :]
-        self._roster, self._step = roster.copy(), None
-        self._keys, self._secret = np.zeros_like(self._keys), np.zeros_like(self._secret)
 
     def _masks(self, messages: Messages, who: list[int]) -> list[Mask]:
         """The masks that it shares with some clients, for which they have wrapped something where keys are hybrid."""
@@ -314,7 +311,16 @@ class AggregationServer(AggregationMachine):
         self._check_head(messages, self.phases, due)
         stage = self.phases[messages.phase]
         if self.terms.split and stage is Stage.KEYS and messages.senders.tolist() == [self.terms.receiver]:
-            self._hear_receiver(messages)
+            # The key of a receiver that is somebody else.
+            c = self._crypto
+            key = bytes_of(messages, "sealing", c.public_bytes)
+            signature = bytes_of(messages, "signature", c.signature_bytes)
+            if self._receiver[-1]:
+                raise ProtocolError("the receiver must publish one key; found a second one")
+            if not c.usable(key[0].tobytes()):
+                raise ProtocolError("keys must not be points of low order; found one from the receiver")
+            self._receiver[:] = np.concatenate([key[0], signature[0], np.ones(1, dtype=np.uint8)])
+            self._here.note_other()
             return
         hear = self._hear_keys(messages) if stage is Stage.KEYS else self._stages()[stage][0](messages)
 
@@ -357,18 +363,6 @@ class AggregationServer(AggregationMachine):
             self._keys[client], self._signature[client] = keys[row], signature[row]
 
         return hear
-
-    def _hear_receiver(self, messages: Messages) -> None:
-        """The key of a receiver that is somebody else."""
-        c = self._crypto
-        key = bytes_of(messages, "sealing", c.public_bytes)
-        signature = bytes_of(messages, "signature", c.signature_bytes)
-        if self._receiver[-1]:
-            raise ProtocolError("the receiver must publish one key; found a second one")
-        if not c.usable(key[0].tobytes()):
-            raise ProtocolError("keys must not be points of low order; found one from the receiver")
-        self._receiver[:] = np.concatenate([key[0], signature[0], np.ones(1, dtype=np.uint8)])
-        self._here.note_other()
 
     def _check_receiver(self) -> None:
         """Raises ProtocolError where there is a receiver that has published no key."""

@@ -279,7 +279,15 @@ class SecMPSilos(StepwiseMachine):
         self._requests = {way: _requests(route, parties) for way, route in setting.routes.items()}
         self._aggregates = {way: _aggregates(route.way, parties) for way, route in setting.routes.items()}
         self._kept[ROUNDS] = np.full(2, NEVER)
-        self._kept[MU] = self._draw_mu(draws, points).rows(setting.field.dtype)
+        T, modulus = self._setting.T, self._setting.field.modulus
+        result = [
+            distinct_elements(draws.coins, modulus, 2 * T + 2) if points is None else [*points.alphas, *points.betas]
+            for _ in self.parties
+        ]
+        table = np.array(result, dtype=np.int64).reshape(len(self.parties), 2 * T + 2)
+        draws.note_coins("alphas and betas", self.parties, table)
+        z = draws.draw("z", self.parties, modulus, (T, self._setting.width))
+        self._kept[MU] = Mu(table[:, : T + 1], table[:, T + 1 :], z).rows(setting.field.dtype)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; silos have no rows."""
@@ -318,17 +326,6 @@ class SecMPSilos(StepwiseMachine):
     @property
     def sums(self) -> None:
         """None: what silos decode is for their devices."""
-
-    def _draw_mu(self, draws: Draws, points: Points | None) -> Mu:
-        T, modulus = self._setting.T, self._setting.field.modulus
-        result = [
-            distinct_elements(draws.coins, modulus, 2 * T + 2) if points is None else [*points.alphas, *points.betas]
-            for _ in self.parties
-        ]
-        table = np.array(result, dtype=np.int64).reshape(len(self.parties), 2 * T + 2)
-        draws.note_coins("alphas and betas", self.parties, table)
-        z = draws.draw("z", self.parties, modulus, (T, self._setting.width))
-        return Mu(table[:, : T + 1], table[:, T + 1 :], z)
 
     def _send_mu(self, to: Due) -> Iterable[Messages]:
         """Its silo's mu to each that has asked."""

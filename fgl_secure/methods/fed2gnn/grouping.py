@@ -137,17 +137,9 @@ def between_clients(
 ) -> Between:
     """Has clients send their requests; what they add up for each other then. Arguments as for `client_pairs`."""
     grouping, pairs = client_pairs(graph, channel, neighbours, minimum)
-    _send_requests(graph, channel, pairs, Step(0))
+    # Every client tells the others which nodes it wants in the sums of which of its own nodes.
+    _tell_neighbours(graph, channel, pairs.asking, pairs.asked, Step(0))
     return Between(grouping, np.stack([pairs.asked, pairs.asking]))
-
-
-def _send_requests(graph: FederatedGraph, channel: Channel, pairs: _PairMap, step: Step) -> None:
-    """Every client tells the others which nodes it wants in the sums of which of its own nodes.
-
-    Raises:
-        ProtocolError: a request got lost, and its sender would take steps back out of sums that have none.
-    """
-    _tell_neighbours(graph, channel, pairs.asking, pairs.asked, step)
 
 
 def _tell_neighbours(graph: FederatedGraph, channel: Channel, nodes: Ids, others: Ids, step: Step) -> None:
@@ -236,17 +228,12 @@ def _picked_neighbours(graph: FederatedGraph, most: int, seed: int) -> NDArray[n
         raise InputError(f"most must be at least 1 neighbour; found {most}")
     check_undirected(graph)
     source, target = graph.edges[:, graph.crosses_silos]
-    numbers = _edge_numbers(source, target, graph.num_devices, seed)
+    # float64 [m], the number of each edge, the same in both directions.
+    code = np.minimum(source, target) * graph.num_devices + np.maximum(source, target)
+    edges, which = np.unique(code, return_inverse=True)
+    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[which]
     order = np.lexsort((numbers, target))
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order)) - np.searchsorted(target[order], target[order])
     picked = rank < most
     return np.stack([target[picked], source[picked]])
-
-
-def _edge_numbers(source: Ids, target: Ids, nodes: int, seed: int) -> NDArray[np.float64]:
-    """float64 [m], the number of each edge, the same in both directions."""
-    code = np.minimum(source, target) * nodes + np.maximum(source, target)
-    edges, which = np.unique(code, return_inverse=True)
-    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[which]
-    return numbers

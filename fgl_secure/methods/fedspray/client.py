@@ -145,16 +145,6 @@ def fractions(encoder: Floats, weight: float, proxies: Floats, shares: Floats) -
     return [weight * encoder, *(shares[:, None] * proxies)], np.array([weight, *shares])
 
 
-def _validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoice) -> tuple[float, float]:
-    """A client's validation figures, summed over its validation nodes, and how many there are."""
-    places = subgraph.validation
-    if choice is RoundChoice.LOSS:
-        total = functional.cross_entropy(scores[places], subgraph.labels[places], reduction="sum")
-    else:
-        total = (scores[places].argmax(dim=1) == subgraph.labels[places]).sum()
-    return float(total), float(len(places))
-
-
 def minority_nodes(silo: Silo) -> NDArray[np.bool_]:
     """Bool [m], the nodes whose label is not the one that is most frequent among the client's labelled nodes."""
     nodes: NDArray[np.bool_] = silo.labels != np.bincount(silo.labels[silo.train]).argmax()
@@ -193,7 +183,15 @@ class ChosenRounds(TrainingRounds):
         """
         n, choice = self.silo.facts.nodes, self.preset.choice
         once = 0.5 ** n.bit_length()  # about one over all nodes, and exact on the grid
-        figure, nodes = _validation_sums(self.subgraph, self.predictions, choice)
+        # A client's validation figures, summed over its validation nodes, and how many there are.
+        subgraph = self.subgraph
+        scores = self.predictions
+        places = subgraph.validation
+        if choice is RoundChoice.LOSS:
+            total = functional.cross_entropy(scores[places], subgraph.labels[places], reduction="sum")
+        else:
+            total = (scores[places].argmax(dim=1) == subgraph.labels[places]).sum()
+        (figure, nodes) = float(total), float(len(places))
         own = self._counts()
         (*result, selected_figure, mean), counts = self.talk.ratios(
             [*parts, np.array([figure / n]), np.array([once * loss])],

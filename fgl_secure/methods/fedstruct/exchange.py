@@ -201,7 +201,12 @@ class QueryAudit:
             return True
         if weighed < self._rule.least_nodes:
             return False
-        addition = self._new_direction(query)
+        # What a query adds to the basis, orthonormal to it; None where it adds nothing.
+        basis = self._basis[: self._rank]
+        rest = query - basis.T @ (basis @ query)
+        rest -= basis.T @ (basis @ rest)  # once more: the first pass leaves rounding errors behind
+        length = float(np.linalg.norm(rest))
+        addition = None if length <= TOLERANCE * float(np.linalg.norm(query)) else rest / length
         if addition is None:
             return True
         leverage = self._leverage + addition**2
@@ -212,14 +217,6 @@ class QueryAudit:
         self._basis[self._rank] = addition
         self._leverage, self._rank = leverage, self._rank + 1
         return True
-
-    def _new_direction(self, query: Floats) -> Floats | None:
-        """What a query adds to the basis, orthonormal to it; None where it adds nothing."""
-        basis = self._basis[: self._rank]
-        rest = query - basis.T @ (basis @ query)
-        rest -= basis.T @ (basis @ rest)  # once more: the first pass leaves rounding errors behind
-        length = float(np.linalg.norm(rest))
-        return None if length <= TOLERANCE * float(np.linalg.norm(query)) else rest / length
 
 
 def published_limit(rows: int, width: int, classes: int, nodes: int) -> bool:

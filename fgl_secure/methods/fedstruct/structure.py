@@ -330,29 +330,7 @@ def ask(
         queries = {other: entries[some & (owner_of_entry == other)] for other in silo.others}
         received = talk.exchange(Phase.QUERY_WEIGHTS, queries, layer=number)
         parts.append([_queries(silo, asker, received[asker]) for asker in silo.others])
-    return _decide_queries(silo, parts, rule, pooled=pooled, width=width)
-
-
-def _queries(silo: Silo, asker: int, entries: Floats) -> tuple[Ids, Ids, sparse.csr_array]:
-    """Nodes that a client asks for, ascending, who asks, and the weights of own nodes, CSR [q, m]."""
-    whole = entries[:, :2].astype(np.int64) if np.isfinite(entries).all() else np.full((1, 2), -1)
-    if not np.isin(whole[:, 1], silo.nodes).all() or ((whole < 0) | (whole >= silo.facts.nodes)).any():
-        raise ProtocolError(f"silo {asker} must ask with finite weights for nodes that are asked; it does not")
-    nodes, query = np.unique(whole[:, 0], return_inverse=True)
-    shape = len(nodes), len(silo.nodes)
-    weights = sparse.csr_array((entries[:, 2], (query, silo.local(whole[:, 1]))), shape=shape)
-    return nodes, np.full(len(nodes), asker), weights
-
-
-def _decide_queries(
-    silo: Silo,
-    parts: list[list[tuple[Ids, Ids, sparse.csr_array]]],
-    rule: AuditRule | None,
-    *,
-    pooled: bool,
-    width: int,
-) -> Answering:
-    """Audits queries in their order: those of labelled nodes first, of each kind by node."""
+    # Audits queries in their order: those of labelled nodes first, of each kind by node.
     nodes, askers = (np.concatenate([item[place] for part in parts for item in part]) for place in (0, 1))
     kinds = np.repeat(range(len(parts)), [sum(len(item[0]) for item in part) for part in parts])
     weights = sparse.csr_array(sparse.vstack([item[2] for part in parts for item in part], format="csr"))
@@ -364,6 +342,17 @@ def _decide_queries(
         answered[queries[:count]] = [audit.admits(query) for query in block[:count]]
         leverage = np.maximum(leverage, audit.leverage)
     return Answering(weights[answered], nodes[answered], askers[answered], len(nodes), leverage)
+
+
+def _queries(silo: Silo, asker: int, entries: Floats) -> tuple[Ids, Ids, sparse.csr_array]:
+    """Nodes that a client asks for, ascending, who asks, and the weights of own nodes, CSR [q, m]."""
+    whole = entries[:, :2].astype(np.int64) if np.isfinite(entries).all() else np.full((1, 2), -1)
+    if not np.isin(whole[:, 1], silo.nodes).all() or ((whole < 0) | (whole >= silo.facts.nodes)).any():
+        raise ProtocolError(f"silo {asker} must ask with finite weights for nodes that are asked; it does not")
+    nodes, query = np.unique(whole[:, 0], return_inverse=True)
+    shape = len(nodes), len(silo.nodes)
+    weights = sparse.csr_array((entries[:, 2], (query, silo.local(whole[:, 1]))), shape=shape)
+    return nodes, np.full(len(nodes), asker), weights
 
 
 def _by_auditor(order: Ids, requesters: Ids) -> Iterator[Ids]:
@@ -425,20 +414,18 @@ class Queries(StructureEmbedding):
         received = self._talk.exchange(Phase.QUERY_ANSWERS, messages)
         z, answered = self._inside(values), np.zeros((len(values), len(received)), dtype=np.bool_)
         for other in self._silo.others:
-            index, answers = self._read_answers(other, received[other])
+            # Places of own nodes, and answers for them [q, c].
+            rows = received[other]
+            node_names = rows[:, 0].astype(np.int64) if np.isfinite(rows).all() else np.array([-1])
+            if not np.isin(node_names, self._silo.nodes).all() or len(np.unique(node_names)) < len(node_names):
+                raise ProtocolError(f"silo {other} must send one finite answer a query of this one; it does not")
+            (index, answers) = self._silo.local(node_names), rows[:, 1:]
             answered[index, other] = True
             z = z.index_add(0, torch.from_numpy(index).to(z.device), torch.tensor(answers).to(z.device))
         self._use(answered)
         if torch.is_grad_enabled():
             self._parts = embeddings, z.requires_grad_()
         return z
-
-    def _read_answers(self, other: int, rows: NDArray[np.float32]) -> tuple[Ids, NDArray[np.float32]]:
-        """Places of own nodes, and answers for them [q, c]."""
-        node_names = rows[:, 0].astype(np.int64) if np.isfinite(rows).all() else np.array([-1])
-        if not np.isin(node_names, self._silo.nodes).all() or len(np.unique(node_names)) < len(node_names):
-            raise ProtocolError(f"silo {other} must send one finite answer a query of this one; it does not")
-        return self._silo.local(node_names), rows[:, 1:]
 
     def _use(self, answered: NDArray[np.bool_]) -> None:
         """Which queries were answered decides which entries of A-bar the embeddings are made with."""

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.attacks.truth import VirtualNodeTruth
@@ -187,15 +186,7 @@ def _rounds() -> RecordedRun:
 @cache
 def _skewed_run() -> RecordedRun:
     graphs = _graphs()
-    train = _mostly_favourites(graphs)
-    skewed_graphs = replace(graphs, train=train, test=~train)
-    return _record_rounds(
-        skewed_graphs, replace(WHOLE, epochs=6, batch=10), "reference, rounds of FedVN in the clear, skewed labels"
-    )
-
-
-def _mostly_favourites(graphs: GraphSet) -> NDArray[np.bool_]:
-    """Which graphs train: at each client many of its favourite label, and a few of each other, bool [g]."""
+    # Which graphs train: at each client many of its favourite label, and a few of each other, bool [g].
     train = np.zeros(graphs.num_graphs, dtype=np.bool_)
     for client in range(graphs.num_clients):
         own = graphs.graphs_of(client)
@@ -203,7 +194,10 @@ def _mostly_favourites(graphs: GraphSet) -> NDArray[np.bool_]:
             same = own[graphs.targets[own] == label]
             favoured = label == FAVOURITES[client % len(FAVOURITES)]
             train[same[: FAVOURED if favoured else OTHERS]] = True
-    return train
+    skewed_graphs = replace(graphs, train=train, test=~train)
+    return _record_rounds(
+        skewed_graphs, replace(WHOLE, epochs=6, batch=10), "reference, rounds of FedVN in the clear, skewed labels"
+    )
 
 
 def _record_rounds(graphs: GraphSet, preset: FedVNPreset, what: str) -> RecordedRun:

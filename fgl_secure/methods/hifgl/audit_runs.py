@@ -346,7 +346,12 @@ def sum_in_rounds(
     session = open_neighbours(scheme, neighbour_sums(graph), values.shape[1], channel)
     for number, here in enumerate(present):
         session.sum(values, Step(number, 0))
-        _note_participants(channel, graph, here, Step(number, 0))
+        step = Step(number, 0)
+        source, target = graph.edges[:, here[graph.edges[0]]]
+        devices, silos = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SILO)
+        messages = np.stack([devices[target], devices[source]], axis=1)
+        owners = np.concatenate([devices[target], silos[graph.silo_of[target]]])
+        channel.note_inputs(PARTICIPANTS, step, owners, np.concatenate([messages, messages]))
 
 
 def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int = SILENT_PAIRS) -> RecordedRun | None:
@@ -449,11 +454,3 @@ def _project_features(graph: FederatedGraph, rng: np.random.Generator) -> NDArra
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         result.append(np.clip(rows @ projection / 8, -1, 1))
     return np.concatenate(result)
-
-
-def _note_participants(channel: Channel, graph: FederatedGraph, present: NDArray[np.bool_], step: Step) -> None:
-    source, target = graph.edges[:, present[graph.edges[0]]]
-    devices, silos = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SILO)
-    messages = np.stack([devices[target], devices[source]], axis=1)
-    owners = np.concatenate([devices[target], silos[graph.silo_of[target]]])
-    channel.note_inputs(PARTICIPANTS, step, owners, np.concatenate([messages, messages]))

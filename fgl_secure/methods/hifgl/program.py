@@ -159,7 +159,12 @@ class HiFGLSilo(TrainingRounds):
             part = self._part(number)
             kept = part.local_state(h)
             if number == 0 and self._preset.static_first_layer:
-                sums = part.project(self._static_sums(part), part.message_weight)
+                # The sums of the neighbours' scaled features [m, d], exchanged when first asked for and kept.
+                if self._static is None:
+                    raw = part.raw_message(self._features, self._degrees)
+                    self._keep(self.talk.neighbours(raw, layer=0)[1])
+                assert self._static is not None, "it has just been kept"
+                sums = part.project(self._static, part.message_weight)
             else:
                 kept, sums = self.talk.neighbours(part.message(kept, self._degrees), carry=kept, layer=number)
             h = part.update(kept, sums, self._degrees)
@@ -182,14 +187,6 @@ class HiFGLSilo(TrainingRounds):
         part = self.layers[number]
         assert isinstance(part, MessageLayer)
         return part
-
-    def _static_sums(self, part: MessageLayer) -> torch.Tensor:
-        """The sums of the neighbours' scaled features [m, d], exchanged when first asked for and kept."""
-        if self._static is None:
-            raw = part.raw_message(self._features, self._degrees)
-            self._keep(self.talk.neighbours(raw, layer=0)[1])
-        assert self._static is not None, "it has just been kept"
-        return self._static
 
     def _keep(self, sums: torch.Tensor) -> None:
         self._static = sums
