@@ -98,15 +98,6 @@ def _directions(blocks: list[Floats]) -> Ids:
     return np.asarray(number.ravel(), dtype=np.int64)
 
 
-def _members(guess: FieldGuess, truth: GradientTruth) -> Flags:
-    """Bool [k, n]: which nodes entered whose gradient."""
-    there = np.zeros(guess.scores.shape, dtype=np.bool_)
-    for batch in truth.batches:
-        if batch.round == guess.round:
-            there[np.flatnonzero(guess.clients == batch.client)[:, None], batch.receptive] = True
-    return there
-
-
 def _hits(guess: FieldGuess, there: Flags, eligible: Flags) -> Measurement | None:
     """The share of nodes that are claimed, less that of others, who are claimed wrongly."""
     if guess.hits is None:
@@ -238,7 +229,11 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
         # How well a guess tells the nodes of each client's gradient.
-        members = _members(guess, truth)
+        # Bool [k, n]: which nodes entered whose gradient.
+        members = np.zeros(guess.scores.shape, dtype=np.bool_)
+        for batch in truth.batches:
+            if batch.round == guess.round:
+                members[np.flatnonzero(guess.clients == batch.client)[:, None], batch.receptive] = True
         twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in members]) & ~members
         adjacency = undirected_adjacency(truth.edges, members.shape[1])
         near, degrees = np.asarray((adjacency @ members.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
@@ -310,19 +305,15 @@ class _GradientFilter(_Fields):
     )  # fmt: skip
 
     def _score(self, gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
-        return _scores(gradients, entering), None
-
-
-def _scores(gradients: ClientGradients, entering: dict[str, Floats]) -> Floats:
-    length = np.sqrt(sum((rows * rows).sum(axis=1) for rows in entering.values()))[:, None]
-    units = {name: rows / np.where(length > 0, length, 1) for name, rows in entering.items()}
-    clients = range(len(gradients.clients))
-    projected = [sum(rows @ gradients.parts[name][index] for name, rows in units.items()) for index in clients]
-    scores = np.full((len(clients), len(length)), -np.inf)
-    for direction in _possible_directions(gradients.model, entering):
-        for index in clients:
-            scores[index] = np.maximum(scores[index], (projected[index] * direction).sum(axis=1))
-    return scores
+        length = np.sqrt(sum((rows * rows).sum(axis=1) for rows in entering.values()))[:, None]
+        units = {name: rows / np.where(length > 0, length, 1) for name, rows in entering.items()}
+        clients = range(len(gradients.clients))
+        projected = [sum(rows @ gradients.parts[name][index] for name, rows in units.items()) for index in clients]
+        scores = np.full((len(clients), len(length)), -np.inf)
+        for direction in _possible_directions(gradients.model, entering):
+            for index in clients:
+                scores[index] = np.maximum(scores[index], (projected[index] * direction).sum(axis=1))
+        return scores, None
 
 
 def _possible_directions(model: GradientModel, entering: dict[str, Floats]) -> Iterator[Floats]:

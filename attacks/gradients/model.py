@@ -28,7 +28,12 @@ def _propagate(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> to
         mean: whether to take the mean, which is 0 where there are no neighbours, and the own row does not count.
     """
     if adjacency.is_floating_point():
-        return _dense(rows, adjacency, mean)
+        degree = adjacency.sum(dim=1, keepdim=True)
+        if mean:
+            return adjacency @ rows / torch.where(degree > 0, degree, torch.ones_like(degree))
+        root = torch.rsqrt(degree + 1)
+        scaled = rows * root
+        return root * (adjacency @ scaled + scaled)
     source, target = adjacency
     degree = torch.zeros(len(rows), dtype=rows.dtype).index_add(0, target, rows.new_ones(len(target)))
     if mean:
@@ -37,15 +42,6 @@ def _propagate(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> to
     root = torch.rsqrt(degree + 1)[:, None]
     scaled = rows * root
     return root * scaled.index_add(0, target, scaled[source])
-
-
-def _dense(rows: torch.Tensor, adjacency: torch.Tensor, mean: bool) -> torch.Tensor:
-    degree = adjacency.sum(dim=1, keepdim=True)
-    if mean:
-        return adjacency @ rows / torch.where(degree > 0, degree, torch.ones_like(degree))
-    root = torch.rsqrt(degree + 1)
-    scaled = rows * root
-    return root * (adjacency @ scaled + scaled)
 
 
 def averaging(edges: Ids, size: int) -> sparse.csr_array:

@@ -85,13 +85,6 @@ def _training_reply(message: Message, terms: RoundTerms, context: Context, call_
     return reply
 
 
-def _check_ranges(request: RoundRequest) -> None:
-    """Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's."""
-    bounds = None if request.opening is None else request.opening.bounds
-    if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
-        raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
-
-
 def _only_metrics(content: RecordDict, owner: str) -> MetricRecord:
     """The one record of metrics.
 
@@ -278,7 +271,10 @@ class SecureAggregationMod:
             self._join_round(request, memory, context) if request.terms else self._resume_round(memory, context)
         )
         round_request = RoundRequest.from_bytes(request.message)
-        _check_ranges(round_request)
+        # Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's.
+        bounds = None if round_request.opening is None else round_request.opening.bounds
+        if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
+            raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
         part.check(request.message)  # before the app trains: what fails later is this client's own, and is counted
         failures, earlier = (0, b"") if memory is None else (memory.failures, memory.before(terms))
         trains = round_request.opening is not None and not trained

@@ -286,22 +286,7 @@ def _checked_features(values: ArrayLike | Any) -> _Floats | SparseRows:
     if not issparse(values):
         return _checked_array(values)
     _check_kind(values)
-    _check_indices(values)
-    with np.errstate(over="ignore"):
-        matrix = csr_array(values, dtype=np.float32, copy=True)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if 4 * matrix.shape[0] * matrix.shape[1] < LARGE or not np.isfinite(matrix.data).all():
-        return _checked_array(matrix.toarray())
-    return SparseRows(matrix)
-
-
-def _check_indices(values: Any) -> None:
-    """Check the indices of a sparse matrix: compiled code would read foreign memory at one outside of it.
-
-    Raises:
-        InputError: one is outside.
-    """
+    # Check the indices of a sparse matrix: compiled code would read foreign memory at one outside of it.
     try:
         if hasattr(values, "check_format"):
             values.check_format(full_check=True)
@@ -309,6 +294,13 @@ def _check_indices(values: Any) -> None:
             np.ravel_multi_index(values.coords, values.shape)
     except ValueError as error:
         raise InputError(f"features must have the indices of their entries inside the matrix; {error}") from error
+    with np.errstate(over="ignore"):
+        matrix = csr_array(values, dtype=np.float32, copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if 4 * matrix.shape[0] * matrix.shape[1] < LARGE or not np.isfinite(matrix.data).all():
+        return _checked_array(matrix.toarray())
+    return SparseRows(matrix)
 
 
 def _check_kind(values: Any) -> None:

@@ -244,7 +244,14 @@ def compare(
         FglSecureError: a name doesn't exist or the data can't be loaded, before anything ran; or no method fits.
     """
     source = source_of(data)
-    _check(schemes, attacks, seeds, device)
+    # Raises where a choice is none that there is.
+    for text in schemes:
+        assignment(text, tuple(TOPOLOGIES))
+    chosen_attacks(attacks)
+    if not schemes:
+        raise InputError("schemes must be at least one; found none")
+    checked_seeds(seeds)
+    compute_device(device)
     known = {seed: _facts(source, seed) for seed in seeds}
     selection = [_with_epochs(item, epochs) for item in methods or [method_of(name)() for name in names()]]
     left, runs, fitting = list[_LeftOut](), list[Run](), list[Method]()
@@ -270,17 +277,6 @@ def compare(
     return MethodComparison(run, tuple(lines), tuple(left))
 
 
-def _check(schemes: Sequence[str], attacks: Sequence[str], seeds: Sequence[int], device: str) -> None:
-    """Raises where a choice is none that there is."""
-    for text in schemes:
-        assignment(text, tuple(TOPOLOGIES))
-    chosen_attacks(attacks)
-    if not schemes:
-        raise InputError("schemes must be at least one; found none")
-    checked_seeds(seeds)
-    compute_device(device)
-
-
 def _gather_lines(
     methods: Sequence[Method], seeds: Sequence[int], entries: Iterator[LedgerEntry]
 ) -> tuple[list[_Line], list[_LeftOut]]:
@@ -290,7 +286,9 @@ def _gather_lines(
         founds = [cast("Mapping[str, Any]", next(entries).found) for _ in seeds]
         refused = next((result["refused"] for result in founds if "refused" in result), None)
         if refused is None:
-            lines.append(_line(method, founds))
+            clear = side_of(founds, 0)
+            assert clear is not None, "every audit has a run in the clear"
+            lines.append(_Line(method.name, method.title, Score(founds[0]["score"]), clear, side_of(founds, 1)))
         else:
             left.append(_LeftOut(method.name, method.title, refused))
     return lines, left
@@ -437,12 +435,6 @@ def _reading(under: UnderScheme, seed: int) -> AttackReading:
         under.tone,
         seed,
     )
-
-
-def _line(method: Method, founds: Sequence[Mapping[str, Any]]) -> _Line:
-    clear = side_of(founds, 0)
-    assert clear is not None, "every audit has a run in the clear"
-    return _Line(method.name, method.title, Score(founds[0]["score"]), clear, side_of(founds, 1))
 
 
 def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> _MethodUnderScheme | None:

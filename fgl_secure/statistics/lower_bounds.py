@@ -181,7 +181,9 @@ def _from_rates(
     if not (np.isfinite(present).all() and np.isfinite(absent).all()):
         raise InputError("scores must be finite; found NaN or infinity")
     half = len(present) // 2
-    thresholds = _between(np.concatenate([present[:half], absent[:half]]))
+    # Thresholds that fall between different scores, and one below all of them.
+    distinct = np.unique(np.concatenate([present[:half], absent[:half]])).astype(np.float64)
+    thresholds = np.concatenate([distinct[:1] - 1, (distinct[:-1] + distinct[1:]) / 2])
     expected = [half * share_from(scores[:half], thresholds) for scores in (present, absent)]
     ends = _ends(expected[0], expected[1], half, confidence)
     threshold = thresholds[int(np.argmax(of_rates(*ends)))]
@@ -191,12 +193,6 @@ def _from_rates(
     result = float(of_rates(np.array([low]), np.array([high]))[0])
     bound = max(epsilon(result), 0.0)
     return EpsilonLowerBound(method, bound, n, confidence, delta)
-
-
-def _between(scores: Scores | Ranks) -> Scores:
-    """Thresholds that fall between different scores, and one below all of them."""
-    distinct = np.unique(scores).astype(np.float64)
-    return np.concatenate([distinct[:1] - 1, (distinct[:-1] + distinct[1:]) / 2])
 
 
 def _share_from(scores: Scores | Ranks, thresholds: Scores) -> Scores:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
@@ -30,17 +29,6 @@ from fgl_secure.runtime import Claim, Draws, Guarantee, Role, Secret, Strength
 from fgl_secure.typing import Ids
 
 _SOURCE = "So et al. (MLSys 2022), theorem 1"
-
-
-def _claim_of(colluding: int, lying: int, keys: KeyAgreement) -> Claim:
-    """The claim of a session.
-
-    Args:
-        colluding: T, most senders that may pool their views with the aggregator, who follows the protocol.
-        lying: most senders that may do so with an aggregator that departs from it: min(T, 2U - N - 1).
-        keys: how senders agree on keys.
-    """
-    return Claim((_honest(colluding), _lying(lying)), SUM_LEAKS, (*_ASSUMPTIONS, primitives(keys)))
 
 
 def _honest(colluding: int) -> Guarantee:
@@ -131,7 +119,10 @@ class LightSecAgg(MaskedScheme):
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
         # Most clients that may side with an aggregator that lies: min(T, 2U - N - 1).
         lying = min(colluding, 2 * threshold - clients - 1)
-        return self._with_feedback(_claim_of(colluding, lying, self.keys))
+        # The claim of a session.
+        return self._with_feedback(
+            Claim((_honest(colluding), _lying(lying)), SUM_LEAKS, (*_ASSUMPTIONS, primitives(self.keys)))
+        )
 
     def ring_of(self, topology: Topology) -> ModularRing:
         """See `Scheme.ring_of`: the field, or at a precision and with a bound the least one that holds the sums.

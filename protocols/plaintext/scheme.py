@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.config_fields import name_members
@@ -150,21 +149,6 @@ class _Adder(StepwiseMachine):
         return self._kept.get(THERE, np.empty(0, dtype=np.int64))
 
 
-def _check_rows(rows: NDArray[Any], topology: Topology, error: type[FglSecureError] = InputError) -> None:
-    """Raises unless rows are int64 [n, d] that are no wider and no larger than the topology says; shows no value.
-
-    Args:
-        rows: what somebody adds, or is sent.
-        topology: that they are for; without a bound, entries are elements 0 .. 2^61 - 2 at most.
-        error: what to raise.
-    """
-    if rows.dtype != np.int64 or rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width:
-        raise error(f"rows must be int64 [n, d] with d <= {topology.width}; found {rows.dtype} {list(rows.shape)}")
-    least, most = (0, MERSENNE_61 - 1) if topology.bound is None else (-topology.bound, topology.bound)
-    if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
-        raise error(f"rows must have entries in {least:,}..{most:,}; at least one entry is beyond")
-
-
 def _check_values(
     rows: Array,
     topology: Topology,
@@ -173,7 +157,12 @@ def _check_values(
 ) -> None:
     """Raises unless rows are vectors of a topology; reals have no bound, and are finite numbers of some types."""
     if rows.dtype not in reals:
-        _check_rows(rows, topology, error)
+        # Raises unless rows are int64 [n, d] that are no wider and no larger than the topology says; shows no value.
+        if rows.dtype != np.int64 or rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width:
+            raise error(f"rows must be int64 [n, d] with d <= {topology.width}; found {rows.dtype} {list(rows.shape)}")
+        least, most = (0, MERSENNE_61 - 1) if topology.bound is None else (-topology.bound, topology.bound)
+        if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
+            raise error(f"rows must have entries in {least:,}..{most:,}; at least one entry is beyond")
     elif rows.ndim != 2 or not 1 <= rows.shape[1] <= topology.width or not _finite(rows):
         raise error(f"rows must be finite [n, d] with 1 <= d <= {topology.width}; found {list(rows.shape)}, or others")
 

@@ -33,15 +33,6 @@ _PRECISIONS = (8, 16, 32)
 """Bits of a number, its sign among them."""
 
 
-def _refusal(topology: Topology) -> str | None:
-    """Why a topology is none with one sum that one party adds up; None where it is."""
-    if not topology.is_one_sum:
-        return "it adds up one vector of each client for one receiver, and this has several sums or nobody to add up"
-    if topology.aggregator in topology.senders or topology.receiver in topology.senders:
-        return "aggregator and receiver must not be among the clients, whose vectors they know"
-    return None
-
-
 def threshold_of(chosen: int | None, clients: int, least: int) -> int:
     """The chosen threshold, or floor(2 n / 3) + 1 of n clients.
 
@@ -90,7 +81,14 @@ class AggregationScheme(Scheme):
 
     def refuses(self, topology: Topology) -> str | None:
         """See `Scheme.refuses`."""
-        return _refusal(topology)
+        # Why a topology is none with one sum that one party adds up; None where it is.
+        if not topology.is_one_sum:
+            return (
+                "it adds up one vector of each client for one receiver, and this has several sums or nobody to add up"
+            )
+        if topology.aggregator in topology.senders or topology.receiver in topology.senders:
+            return "aggregator and receiver must not be among the clients, whose vectors they know"
+        return None
 
     def terms_for(self, topology: Topology, session: bytes) -> AggregationTerms:
         """The terms of sums of a topology.

@@ -56,13 +56,6 @@ def _check_elements(setting: SecMPSetting, messages: Messages, *item: int | None
         raise MalformedMessageError(f"{messages.phase.label} must carry elements of the field; at least one is none")
 
 
-def _check_points(setting: SecMPSetting, messages: Messages) -> None:
-    """Raises MalformedMessageError unless the points of every mu are all distinct, as interpolation needs them."""
-    points = np.sort(messages[PAYLOAD][..., : setting.points], axis=-1)
-    if (points[..., 1:] == points[..., :-1]).any():
-        raise MalformedMessageError("interpolation points of a silo must be all distinct; at least two are not")
-
-
 def _fetches(setting: SecMPSetting, rounds: Ids, step: Step) -> bool:
     """Whether mu travels in a step: once a round for each set of messages (Algorithm 1, lines 6 and 7).
 
@@ -111,7 +104,10 @@ class SecMPDevices(StepwiseMachine):
         width = self._kept["rows"].shape[1] if "rows" in self._kept else None
         if messages.phase is Phase.PARAMETERS and self._fetching():
             _check_elements(setting, messages, setting.mu_width)
-            _check_points(setting, messages)
+            # Raises MalformedMessageError unless the points of every mu are all distinct, as interpolation needs them.
+            points = np.sort(messages[PAYLOAD][..., : setting.points], axis=-1)
+            if (points[..., 1:] == points[..., :-1]).any():
+                raise MalformedMessageError("interpolation points of a silo must be all distinct; at least two are not")
             self._keep(COPIES, self._mu_due(), messages)
         elif messages.phase is Phase.CODES:
             _check_elements(setting, messages, setting.T + 1, width)
