@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.gradients.model import Convolution, GradientModel, ReceptiveField, averaging, means
-from fgl_secure.attacks.truth import SUM, participants_of, sums_of, vectors_of
+from fgl_secure.attacks.updates import SUM, participants_of, sums_of, vectors_of
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, View
 from fgl_secure.typing import Floats, Ids

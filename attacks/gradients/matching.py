@@ -33,7 +33,8 @@ from fgl_secure.attacks.gradients.knowledge import (
 from fgl_secure.attacks.gradients.model import ReceptiveField
 from fgl_secure.attacks.gradients.single import count_labels, mean_predictions
 from fgl_secure.attacks.recovery import share_right
-from fgl_secure.attacks.truth import SUM, GradientTruth
+from fgl_secure.attacks.truth import GradientTruth
+from fgl_secure.attacks.updates import SUM
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role, View
 from fgl_secure.typing import Flags, Floats, Ids

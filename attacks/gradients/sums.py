@@ -22,7 +22,8 @@ import scipy  # its statistics are loaded when they are first asked for
 from fgl_secure.attacks.base import Attack, Card, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import FEDAVG_PAIRS, FEDAVG_STATIC, UPDATES, update_sums
 from fgl_secure.attacks.row_space import leverages, row_basis, solver
-from fgl_secure.attacks.truth import Suspects, UpdateTruth, participants_of
+from fgl_secure.attacks.truth import UpdateTruth
+from fgl_secure.attacks.updates import Suspects, participants_of
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Directory, PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion, exact_proportion

@@ -24,7 +24,8 @@ from fgl_secure.attacks.proxies.knowledge import (
     share_of_cells,
 )
 from fgl_secure.attacks.recovery import share_right
-from fgl_secure.attacks.truth import SUM, ProxyTruth, Suspects
+from fgl_secure.attacks.truth import ProxyTruth
+from fgl_secure.attacks.updates import SUM, Suspects
 from fgl_secure.runtime import Circumstance, Directory, PublicParameters, Role, View
 from fgl_secure.statistics.metrics import advantage, clustered_advantage, exact_proportion
 from fgl_secure.typing import Flags, Floats, Ids

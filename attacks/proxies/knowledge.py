@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.recovery import share_right
-from fgl_secure.attacks.truth import SUM, Suspects, participants_of, sums_of, vectors_of
+from fgl_secure.attacks.updates import SUM, Suspects, participants_of, sums_of, vectors_of
 from fgl_secure.runtime import PublicParameters, View
 from fgl_secure.typing import Flags, Floats, Ids
 

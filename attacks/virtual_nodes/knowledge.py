@@ -7,7 +7,7 @@ from math import ceil
 
 import numpy as np
 
-from fgl_secure.attacks.truth import participants_of, sums_of, vectors_of
+from fgl_secure.attacks.updates import participants_of, sums_of, vectors_of
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Role, View
 from fgl_secure.typing import Floats, Ids

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import DataSecret
-from fgl_secure.attacks.rooted_trees.features import ASKED, FED2GNN, HOP_SUMS, OWN_ROWS, HopRules, PublicTopology
+from fgl_secure.attacks.rooted_trees.knowledge import ASKED, FED2GNN, HOP_SUMS, OWN_ROWS, HopRules, PublicTopology
 from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import AuditRequest

@@ -23,7 +23,8 @@ from fgl_secure.attacks.gradients.knowledge import (
     GradientKnowledge,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, receptive_field
-from fgl_secure.attacks.truth import ClientBatch, GradientTruth, Suspects, UpdateTruth
+from fgl_secure.attacks.truth import ClientBatch, GradientTruth, UpdateTruth
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

@@ -21,7 +21,8 @@ from fgl_secure.attacks.proxies.knowledge import (
     ProxyKnowledge,
     ProxySlices,
 )
-from fgl_secure.attacks.truth import ProxyTruth, Suspects
+from fgl_secure.attacks.truth import ProxyTruth
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins

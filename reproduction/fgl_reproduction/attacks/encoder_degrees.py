@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
-from fgl_secure.attacks.truth import moved_on, sums_of, vectors_of
+from fgl_secure.attacks.truth import moved_on
+from fgl_secure.attacks.updates import sums_of, vectors_of
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids

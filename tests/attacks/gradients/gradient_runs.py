@@ -15,7 +15,8 @@ from fgl_secure.attacks.gradients.knowledge import (
     GradientKnowledge,
 )
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, layout_of
-from fgl_secure.attacks.truth import ClientBatch, GradientTruth, Suspects, UpdateTruth
+from fgl_secure.attacks.truth import ClientBatch, GradientTruth, UpdateTruth
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.runtime import Channel, MessageKind, Phase, PublicParameters, Recording, Role, Step

@@ -12,7 +12,7 @@ from fgl_secure.attacks.gradients.knowledge import GradientKnowledge, client_gra
 from fgl_secure.attacks.gradients.model import Convolution
 from fgl_secure.attacks.gradients.sums import Population
 from fgl_secure.attacks.registry import attack as named
-from fgl_secure.attacks.truth import Suspects
+from fgl_secure.attacks.updates import Suspects
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role
 from tests.attacks.conformance import Claims, measured
