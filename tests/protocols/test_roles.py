@@ -25,7 +25,6 @@ from fgl_secure.protocols.perturbed import Noisy
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelays
-from fgl_secure.protocols.relay_coded.joint_noise import NoisyRelays
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.stepwise import CompositeMachine
 from fgl_secure.protocols.topology import TOPOLOGIES, Topology
@@ -34,7 +33,7 @@ from fgl_secure.schemes import IN_TREE
 from tests.protocols.hostile import PRODUCTS
 
 SESSION = bytes(16)
-WRAPPERS = {CompositeMachine, Noisy, NoisyRelays}
+WRAPPERS = {CompositeMachine, Noisy}
 """Machines around machines of any scheme."""
 
 ROOT = pathlib.Path(fgl_secure.__file__).resolve().parents[1]
