@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Context, Cryptography, KeyPurpose, RealCryptography
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import KEY_BYTES, ModularRing
 from fgl_secure.errors import ProtocolError

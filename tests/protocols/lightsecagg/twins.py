@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
 from fgl_secure.crypto.cryptography import Context, Elements, KeyPurpose, Mask, RealCryptography
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.lightsecagg.machines import LightSecAggClients
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Flags
