@@ -230,13 +230,14 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
         # How well a guess tells the nodes of each client's gradient.
         # Bool [k, n]: which nodes entered whose gradient.
-        members = np.zeros(guess.scores.shape, dtype=np.bool_)
+        members: Flags = np.zeros(guess.scores.shape, dtype=np.bool_)
         for batch in truth.batches:
             if batch.round == guess.round:
                 members[np.flatnonzero(guess.clients == batch.client)[:, None], batch.receptive] = True
         twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in members]) & ~members
         adjacency = undirected_adjacency(truth.edges, members.shape[1])
-        near, degrees = np.asarray((adjacency @ members.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
+        degrees = np.asarray(adjacency.sum(axis=1))
+        near = np.asarray((adjacency @ members.T.astype(np.int64)).T) > 0
         eligible = guess.eligible & ~twins
         fields = [
             _hits(guess, members, eligible),

@@ -184,14 +184,14 @@ class _Differencing(Attack[Determined, MessageTruth]):
         sums = [item for item in seen_sums(view, public, self.card.observer) if item.step in taking_part]
         if not sums or public.modulus is None:
             return None
-        taking_part = [taking_part[item.step].astype(np.int64) for item in sums]
+        rounds = [taking_part[item.step].astype(np.int64) for item in sums]
         modulus = public.modulus
-        ends, senders = np.concatenate(taking_part).T
+        ends, senders = np.concatenate(rounds).T
         apart = senders.max(initial=0) + 1
         pairs, number = np.unique(ends * apart + senders, return_inverse=True)  # messages, by ascending target
         targets, senders = pairs // apart, pairs % apart
-        present = np.zeros((len(taking_part), len(pairs)), dtype=np.bool_)
-        present[np.repeat(np.arange(len(taking_part)), [len(rows) for rows in taking_part]), number] = True
+        present = np.zeros((len(rounds), len(pairs)), dtype=np.bool_)
+        present[np.repeat(np.arange(len(rounds)), [len(rows) for rows in rounds]), number] = True
         owners, first, terms = np.unique(targets, return_index=True, return_counts=True)
         values, known = _align_rounds(sums, owners, modulus)
         result: list[tuple[Ids, Floats]] = []

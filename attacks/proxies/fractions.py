@@ -207,11 +207,11 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         counts = np.full((len(clients), total.shares.shape[1]), -1, dtype=np.int64)
         step, skipped = 2 * total.rounding / len(clients), 0
         for kind, share in enumerate(total.shares[0].tolist()):
-            known = (share, labelled, step, total.unit)
-            result = only_explanation(*known)
+            figures = (share, labelled, step, total.unit)
+            result = only_explanation(*figures)
             if result is not None:
                 counts[:, kind] = result
-            skipped += _too_large(*known)
+            skipped += _too_large(*figures)
         return _ExplainedCounts(first.round, clients, counts, skipped)
 
     def guess_without(

@@ -272,7 +272,7 @@ def _canonical_edges(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     return np.stack([key % num_nodes, key // num_nodes])
 
 
-def _checked_features(values: ArrayLike | Any) -> _Floats | SparseRows:
+def _checked_features(values: Any) -> _Floats | SparseRows:
     """Copies features; those of a sparse matrix, where they would take much memory, stay sparse.
 
     Args:

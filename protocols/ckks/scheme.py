@@ -14,7 +14,7 @@ from fgl_secure.algebra.checks import as_floats, check_finite
 from fgl_secure.algebra.quantization import FixedPoint
 from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
-from fgl_secure.crypto.cryptography import RealCryptography
+from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks.receiver_machines import (
     Aggregator,
@@ -287,7 +287,7 @@ class SharedKeyCkks(_CkksScheme):
     ) -> tuple[SumMachine, ...]:
         """See `Scheme.machines`: server and clients."""
         terms, parameters = self._parameters(topology, session, draws)
-        plan, crypto = SharedKeyPlan(terms, parameters), RealCryptography(draws, BYTES)
+        plan, crypto = SharedKeyPlan(terms, parameters), Cryptography(draws, BYTES)
         return self._roles(
             terms,
             hosted,

@@ -12,7 +12,6 @@ Both are words below a multiple of the product of all primes, whose remainders a
 from __future__ import annotations
 
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,8 +31,8 @@ _ZEROS = b"fgl-secure coded-products/v2 share of zero"
 _NAME = struct.Struct(">QQQH")
 
 
-class ProductCryptography(ABC):
-    """What the parties that one process hosts can do; secrets are theirs and passed in.
+class ProductCryptography:
+    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode; secrets of hosted parties are passed in.
 
     Args:
         fields: of shares.
@@ -48,13 +47,13 @@ class ProductCryptography(ABC):
     keys: Cryptography
 
     def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
-        self._fields, self._T, self._session, self._agreement = tuple(fields), T, session, agreement
+        self._fields, self._T, self._session = tuple(fields), T, session
+        self.keys = Cryptography(fields[0], T, session=session, agreement=agreement)
 
-    @abstractmethod
     def masks(
-        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
-    ) -> list[Words]:
-        """The values of devices' polynomials at 1 .. T: for each words [*batch, n, width].
+        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
+    ) -> list[Words]:  # fmt: skip
+        """The values of devices' polynomials at 1 .. T, from streams at a nonce of the step: for each words [n, width].
 
         Args:
             draws: coins of the devices.
@@ -64,48 +63,11 @@ class ProductCryptography(ABC):
             keys: that they have with relays.
             once: whether for what is shared once.
         """
-
-    @abstractmethod
-    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:
-        """What a relay expands into its shares: words [n, width]."""
-
-    @abstractmethod
-    def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:
-        """The keys of sets of relays, each drawn by one of the set: uint8 [sets, 32]."""
-
-    @abstractmethod
-    def streams(
-        self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int
-    ) -> list[list[Words]]:
-        """T common streams of each of some sets of relays: for each stream words [*batch, count].
-
-        Args:
-            draws: coins of the relays.
-            keys: uint8 [s, 32], of the sets.
-            sets: for each int64, party identifiers of its members.
-            step: when they are used.
-            group: whose sum they go into.
-            digest: int64 [2], of who is in that sum.
-            count: how many elements.
-        """
-
-
-class RealProductCryptography(ProductCryptography):
-    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode: what users run."""
-
-    def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
-        super().__init__(fields, T, session, agreement)
-        self.keys = Cryptography(fields[0], T, session=session, agreement=agreement)
-
-    def masks(
-        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
-    ) -> list[Words]:  # fmt: skip
-        """Read from streams at a nonce of the step."""
         assert keys is not None, "devices have keys"
         return [self._read(step, Keys(keys.senders, (secret,)), devices, width, once=once) for secret in keys.secrets]
 
     def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:
-        """The same, at the relay's end."""
+        """What a relay expands into its shares: words [n, width]."""
         return self._read(step, keys, devices, width, once=once)
 
     def _read(self, step: Step, keys: Keys, devices: Ids, width: int, *, once: bool) -> Words:
@@ -119,13 +81,23 @@ class RealProductCryptography(ProductCryptography):
         return mask_nonce(step, int(once))
 
     def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:
-        """Drawn by the dealers."""
+        """The keys of sets of relays, each drawn by one of the set: uint8 [sets, 32]."""
         return draws.draw("keys of sets", dealers, 256, (KEY_BYTES,)).astype(np.uint8)
 
     def streams(
         self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
     ) -> list[list[Words]]:  # fmt: skip
-        """Each from a key of its own, all read together."""
+        """T common streams of each of some sets of relays, each from a key of its own: for each stream words [count].
+
+        Args:
+            draws: coins of the relays.
+            keys: uint8 [s, 32], of the sets.
+            sets: for each int64, party identifiers of its members.
+            step: when they are used.
+            group: whose sum they go into.
+            digest: int64 [2], of who is in that sum.
+            count: how many elements.
+        """
         names = [self.name(step, group, digest, number) for number in range(self._T)]
         own = np.frombuffer(b"".join(self._derive(key, name) for key in keys for name in names), dtype=np.uint8)
         streams, counts = KeyedStreams(own.reshape(-1, KEY_BYTES)), np.full(len(keys) * len(names), count)

@@ -19,7 +19,7 @@ from fgl_secure.algebra.residues import MOST_BITS as MAGNITUDE_BITS
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.coded_products.code import zero_sets
-from fgl_secure.protocols.coded_products.cryptography import ProductCryptography, RealProductCryptography
+from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.encoding import (
     LEAST_BITS,
     EncodedFactors,
@@ -165,7 +165,7 @@ class CodedProducts(RelayCoded):
     product: float | None = LARGEST_PRODUCT
     primes: tuple[int, ...] = BELOW_2_8
     least_bits: int = LEAST_BITS
-    product_cryptography: type[ProductCryptography] = attribute(default=RealProductCryptography, repr=False)
+    product_cryptography: type[ProductCryptography] = attribute(default=ProductCryptography, repr=False)
     product_roles: ProductRoles = attribute(default=HONEST, repr=False)
 
     label: ClassVar[str] = "coded-products"

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.config_fields import name_members
-from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
+from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
@@ -142,7 +142,7 @@ class MaskedScheme(AggregationScheme):
     precision: int | None = None
     rounding: Rounding = Rounding.FRESH
     cryptography: Callable[[Draws, int, KeyAgreement, ModularRing], Cryptography] = field(
-        default=RealCryptography, repr=False
+        default=Cryptography, repr=False
     )
 
     reads_one_by_one: ClassVar[bool] = True

@@ -336,10 +336,10 @@ def ask(
     weights = sparse.csr_array(sparse.vstack([item[2] for part in parts for item in part], format="csr"))
     order = np.lexsort((askers, nodes, kinds))
     leverage, answered = np.zeros(len(silo.nodes)), np.zeros(len(nodes), dtype=np.bool_)
-    for queries in _by_auditor(order, np.zeros_like(askers) if pooled else askers):
-        block, audit = weights[queries].toarray(), QueryAudit(len(silo.nodes), rule or EVERYTHING)
-        count = len(queries) if rule is not None else _most_counted(block, width, silo.facts.classes)
-        answered[queries[:count]] = [audit.admits(query) for query in block[:count]]
+    for audited in _by_auditor(order, np.zeros_like(askers) if pooled else askers):
+        block, audit = weights[audited].toarray(), QueryAudit(len(silo.nodes), rule or EVERYTHING)
+        count = len(audited) if rule is not None else _most_counted(block, width, silo.facts.classes)
+        answered[audited[:count]] = [audit.admits(query) for query in block[:count]]
         leverage = np.maximum(leverage, audit.leverage)
     return Answering(weights[answered], nodes[answered], askers[answered], len(nodes), leverage)
 
