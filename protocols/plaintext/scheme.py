@@ -32,7 +32,7 @@ from fgl_secure.typing import Array, Ids
 TOTAL, THERE, DONE = "total", "there", "sum is done"
 
 
-class _PlaintextClients(StepwiseMachine):
+class PlaintextClients(StepwiseMachine):
     """Clients, who hand in a vector each.
 
     Args:
@@ -75,7 +75,7 @@ class _PlaintextClients(StepwiseMachine):
         """None: clients are told none."""
 
 
-class _Adder(StepwiseMachine):
+class Adder(StepwiseMachine):
     """The party that is entitled to the sum, and adds up.
 
     Args:
@@ -454,7 +454,7 @@ class Plaintext(Scheme):
         if topology.name in (CLIENTS, SERVER):
             clients, adder = select_hosted(hosted, g.row_owner), select_hosted(hosted, g.group_owner)
             threshold = self.threshold_for(len(g.row_owner))
-            result = (_PlaintextClients(clients, terms), _Adder(adder, terms, threshold))
+            result = (PlaintextClients(clients, terms), Adder(adder, terms, threshold))
         elif topology.name == NEIGHBOURS and self.path is Path.SILO:
             silos = select_hosted(hosted, g.row_custodian, g.group_custodian)
             result = (_PlaintextSenders(owners, terms, least), _PlaintextSilos(silos, terms, least))
