@@ -222,6 +222,9 @@ def partition(name: str, graph: Graph, silos: int, seed: int) -> NDArray[np.int6
     Raises:
         UnknownNameError: There is no partition of that name.
         InputError: `silos` or `seed` is out of range.
+
+    Examples:
+        partition("louvain", graph, silos=5, seed=0)
     """
     if name not in PARTITIONS:
         raise UnknownNameError("partition", name, tuple(PARTITIONS))
