@@ -46,9 +46,16 @@ def __getattr__(name: str) -> Any:
 def attack(name: str) -> Attack[Any, Any]:
     """The attack of a name.
 
+    Returns:
+        The attack, whose `card` states what it reads and knows.
+
     Raises:
         UnknownNameError: there is none; names those that there are.
         InputError: an installed package breaks a rule of attacks.
+
+    Examples:
+        >>> attack("all-codes").card.observer
+        <Role.DEVICE: 'device'>
     """
     result: Attack[Any, Any] = _registry().attack(name)
     return result

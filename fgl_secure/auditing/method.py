@@ -199,6 +199,9 @@ class ProgramMethod(Method):
 
     A subclass is a frozen dataclass of choices that says what it is called, and makes the program. It is trained by
     `fgl_secure.train`, audited by `fgl_secure.audit` and run with a process for each silo, all without a line more.
+
+    Examples:
+        class LabelPropagation(ProgramMethod): ...  # whole in examples/own/label_propagation.py
     """
 
     task: ClassVar[str] = "node classification"

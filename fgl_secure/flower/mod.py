@@ -217,6 +217,9 @@ class SecureAggregationMod:
 
     Raises:
         InputError: a number of the policy breaks its rule, or an identity without trusted ones, or the other way round.
+
+    Examples:
+        app = ClientApp(mods=[SecureAggregationMod(min_clients=4)])
     """
 
     def __init__(

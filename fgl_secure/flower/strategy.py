@@ -266,6 +266,9 @@ class SecureAggregationStrategy(Strategy):
 
     Raises:
         InputError: the wrapped strategy looks at clients one by one, or a setting breaks its rule.
+
+    Examples:
+        strategy = SecureAggregationStrategy(FedAvg(fraction_train=0.3))
     """
 
     def __init__(

@@ -83,6 +83,10 @@ class Graph:
         edges: int64 [2, m], row 0 the source and row 1 the target: a message travels from source to target, and an
             undirected edge is two columns. Sorted by (target, source), without duplicates or self-loops.
         image_shape: (height, width) with height * width = d where a node's features are an image, else None.
+
+    Examples:
+        >>> Graph.from_arrays("pair", [[0.0], [1.0]], [0, 1], [[0, 1], [1, 0]]).num_nodes
+        2
     """
 
     name: str

@@ -35,6 +35,10 @@ class Data:
 
     Raises:
         UnknownNameError: there is no such partition.
+
+    Examples:
+        >>> Data("digits", partition="louvain", silos=4).load().num_silos
+        4
     """
 
     name: str = choice(

@@ -242,6 +242,9 @@ class GraphDataset(_Dataset):
         edges: number of directed edges; each undirected edge counts twice.
         features: number of features of a node.
         classes: number of classes.
+
+    Examples:
+        pair = GraphDataset(load_pair, nodes=2, edges=2, features=1, classes=2)
     """
 
     nodes: int

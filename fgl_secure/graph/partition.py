@@ -45,8 +45,15 @@ def random_split(n: int, seed: int, fractions: tuple[float, float, float] = (0.6
         seed: Repeats the split. A split is no secret, so numpy's generator is good enough for it.
         fractions: Shares of training, validation and test nodes, 0 or more, with sum 1.
 
+    Returns:
+        The masks of the three sets, bool [n] each.
+
     Raises:
         InputError: An argument breaks one of these rules.
+
+    Examples:
+        >>> int(random_split(10, seed=0).train.sum())
+        6
     """
     if n < 1:
         raise InputError(f"n must be at least 1; found {n}")
@@ -395,6 +402,9 @@ def partition(name: str, graph: Graph, silos: int, seed: int) -> NDArray[np.int6
     Raises:
         UnknownNameError: There is no partition of that name.
         InputError: `silos` or `seed` is out of range.
+
+    Examples:
+        partition("louvain", graph, silos=5, seed=0)
     """
     if name not in PARTITIONS:
         raise UnknownNameError("partition", name, tuple(PARTITIONS))

@@ -101,4 +101,4 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *(place.attr for place in _places().values())})
+    return sorted({*__all__, *(place.attr for place in _places().values())})

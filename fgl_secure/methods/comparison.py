@@ -240,6 +240,9 @@ def compare(
         watch: is told of each run.
         progress: given what is being done, in words, what to call after each step of it.
 
+    Returns:
+        The comparison, which `write` renders as a page.
+
     Raises:
         FglSecureError: a name doesn't exist or the data can't be loaded, before anything ran; or no method fits.
     """

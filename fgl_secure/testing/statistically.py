@@ -74,11 +74,17 @@ def assert_statistically_private(
         waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
             "coalition", "trace" or "values".
 
+    Returns:
+        What was compared, with a summary in words.
+
     Raises:
         NotPrivateError: both runs told the inputs apart.
         VacuousTestError: the twin's could not be told apart, or the test would pass whatever the protocol does.
         SampleTooSmallError: the sample cannot show `advantage`.
         InputError: for inputs that make no fair question.
+
+    Examples:
+        assert_statistically_private(masked_sum, a, b, [Party(Role.SERVER, 0)], broken_twin=one_mask_for_all)
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
@@ -133,11 +139,17 @@ def assert_simulatable(
         waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
             "coalition", "trace" or "values".
 
+    Returns:
+        What was compared, with a summary in words.
+
     Raises:
         NotSimulatableError: real and simulated views were told apart.
         VacuousTestError: those of the twin were not, or the test would pass whatever the protocol does, for instance
             because `leakage` returns the honest rows as they are.
         SampleTooSmallError: the sample cannot show `advantage`.
+
+    Examples:
+        assert_simulatable(masked_sum, a, [server], simulator, leakage=numpy.sum, broken_twin=one_mask_for_all)
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)

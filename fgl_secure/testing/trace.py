@@ -50,9 +50,15 @@ def assert_same_trace(
         waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason; here
             "values" alone.
 
+    Returns:
+        What was compared, with a summary in words.
+
     Raises:
         TraceDiffersError: two runs left different traces, or two inputs different distributions of them.
         VacuousTestError: those of the twin did not, or the test would pass whatever the protocol does.
+
+    Examples:
+        assert_same_trace(masked_sum, a, b, broken_twin=sends_zeros_only)
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)

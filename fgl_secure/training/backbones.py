@@ -58,6 +58,9 @@ class MessageLayer(nn.Module, ABC):
     Attributes:
         watch: told of every product with a parameter and of every bias added, where devices' gradients are needed.
         watched_alone: whether weights get their gradients from what is watched: autograd need not work them out.
+
+    Examples:
+        class MyLayer(MessageLayer): ...  # whole in examples/own/two_heads.py
     """
 
     watch: _Watch | None = None
@@ -333,6 +336,9 @@ class GATLayer(MessageLayer):
     than its projected row. The device's own row is added on the spot and never sent.
 
     A device that gets a sum sees 2 (d_out + 1) numbers where a graph convolution's has d_out.
+
+    Examples:
+        train(HiFGL(backbone="gat"), "digits")  # whose layers are GATLayer(64, 64) and so on
     """
 
     projects_sums: ClassVar[bool] = False

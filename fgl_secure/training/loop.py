@@ -253,6 +253,9 @@ class TrainingRounds(Program):
         epochs: most rounds.
         selection: which accuracy picks the reported round.
         patience: rounds without improvement after which training stops; None never stops early.
+
+    Examples:
+        class Rounds(TrainingRounds): ...  # whole in examples/own/label_propagation.py
     """
 
     def __init__(self, talk: Collectives, epochs: int, selection: Selection | None, patience: int | None) -> None:

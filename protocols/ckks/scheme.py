@@ -323,6 +323,9 @@ def ckks_sum(matrices: Sequence[Any], *, bound: float | None = None) -> Encrypte
         matrices: one per client, two or more of one shape: arrays, tensors, or SciPy's sparse matrices.
         bound: largest magnitude of an entry, which all parties know; the largest that there is unless given.
 
+    Returns:
+        The sum, and what its ciphertexts took.
+
     Raises:
         InputError: fewer than two matrices, shapes that differ, an entry that is not finite, or a bound that is not a
             positive number.

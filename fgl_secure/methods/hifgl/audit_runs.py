@@ -313,7 +313,7 @@ def drop_out_run(
     """
     rng, devices = np.random.default_rng(seed), graph.num_devices
     if devices > DROPPING_AMONG and scheme.partnering(neighbour_sums(graph)) is not None:
-        graph = graph.some_neighbourhoods(DROPPING_AMONG, seed)
+        graph = graph.some_neighbourhoods(DROPPING_AMONG, seed, filled=True)
     values = _project_features(graph, rng)
     absence = Absence(rng.random((rounds, graph.num_devices)) >= presence, graph.num_silos + 1)
     coins = SimulationCoins(seed)
@@ -371,7 +371,7 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     if scheme.partnering(neighbour_sums(graph)) is None:
         return None
     devices, rng = graph.num_devices, np.random.default_rng(seed)
-    graph = graph if devices <= SILENT_AMONG else graph.some_neighbourhoods(SILENT_AMONG, seed)
+    graph = graph if devices <= SILENT_AMONG else graph.some_neighbourhoods(SILENT_AMONG, seed, filled=True)
     kept = Recording.everything()
     parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)

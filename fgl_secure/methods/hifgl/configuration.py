@@ -68,6 +68,9 @@ class HiFGL(ProgramMethod):
     Raises:
         UnknownNameError: there is no such backbone or preset.
         InputError: a number is out of range.
+
+    Examples:
+        train(HiFGL(epochs=20), "digits").accuracy.test
     """
 
     name: ClassVar[str] = "hifgl"
