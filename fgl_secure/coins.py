@@ -53,6 +53,10 @@ class SystemCoins(Coins):
 
     A process that was forked draws a key of its own, or parent and children would have the same masks and the same
     noise. Coins are not copied and not pickled.
+
+    Examples:
+        >>> SystemCoins().uniform(7, (3,)).shape
+        (3,)
     """
 
     __slots__ = ("_owner", "_stream")
@@ -86,6 +90,10 @@ class SimulationCoins(Coins):
 
     Args:
         seed: any integer; equal seeds give equal coins.
+
+    Examples:
+        >>> SimulationCoins(0).uniform(7, (3,)).tolist() == SimulationCoins(0).uniform(7, (3,)).tolist()
+        True
     """
 
     __slots__ = ("_seed", "_stream")

@@ -6,10 +6,11 @@ same fields. Nothing heavy is imported here: `--help` and bad usage answer at on
 
 from __future__ import annotations
 
+import json
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import StrEnum
 from functools import cache
@@ -65,7 +66,14 @@ def choice(
     option: str = "",
     shown: str = "",
 ) -> Any:  # stands for a value of the field's own type
-    """A field with a default and a meaning; see `Choice`."""
+    """A field with a default and a meaning; see `Choice`.
+
+    Returns:
+        The dataclass field.
+
+    Examples:
+        epochs: int = choice(50, "most training rounds", least=1, shown="N")
+    """
     return field(default=default, metadata={_KEY: Choice(says, known, least, above, option, shown)})
 
 
@@ -93,6 +101,46 @@ def choices_of(kind: type) -> Mapping[str, tuple[Field[Any], Choice]]:
 def default_of(each: Field[Any]) -> object:
     """The default of a field; None where it has none."""
     return None if each.default is MISSING else each.default
+
+
+def option_values(made: Any, prefix: str = "") -> dict[str, object]:  # of any configuration
+    """Return what a configuration holds, by the names of options that make it.
+
+    Args:
+        made: the configuration.
+        prefix: what the options begin with.
+
+    Raises:
+        InputError: a field that no option sets has another value than its default.
+    """
+    chosen = choices_of(type(made))
+    for other in fields(made):
+        if other.name not in chosen and other.init and getattr(made, other.name) != default_of(other):
+            raise InputError(f"{other.name} must have its default in a file of options; no option sets it")
+    result: dict[str, object] = {}
+    for name, (_, item) in chosen.items():
+        value = getattr(made, name)
+        if item.part is not None:
+            result |= {} if value is None else option_values(value, f"{item.prefix}-")
+        elif value is not None:
+            result[f"{prefix}{item.option or name.replace('_', '-')}"] = value
+    return result
+
+
+def toml_lines(options: Mapping[str, object]) -> Iterator[str]:
+    """Yield a line of TOML per option."""
+    return (f"{key} = {_toml(value)}" for key, value in options.items())
+
+
+def _toml(value: object) -> str:
+    """Return a value as TOML writes it; JSON's texts, with what it leaves as it is escaped, are TOML's."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def name_members(made: Any) -> None:  # any frozen dataclass

@@ -10,7 +10,12 @@ from difflib import get_close_matches
 
 
 class FglSecureError(Exception):
-    """Base of all errors that this package raises on purpose."""
+    """Base of all errors that this package raises on purpose.
+
+    Examples:
+        >>> issubclass(InputError, FglSecureError)
+        True
+    """
 
     @property
     def code(self) -> str:
@@ -30,7 +35,13 @@ class FglSecureError(Exception):
 
 
 class InputError(FglSecureError, ValueError):
-    """An argument, a file or a data set breaks a stated rule."""
+    """An argument, a file or a data set breaks a stated rule.
+
+    Examples:
+        >>> raise InputError("k_min must be at least 1; found 0")
+        Traceback (most recent call last):
+        fgl_secure.errors.InputError: k_min must be at least 1; found 0
+    """
 
 
 LISTED = 20
@@ -77,7 +88,12 @@ class DeviceUnavailableError(InputError):
 
 
 class ProtocolError(FglSecureError):
-    """A party received something that the protocol does not allow."""
+    """A party received something that the protocol does not allow.
+
+    Examples:
+        >>> issubclass(ProtocolError, FglSecureError)
+        True
+    """
 
 
 class MalformedMessageError(ProtocolError):

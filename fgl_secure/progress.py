@@ -1,7 +1,12 @@
-"""What a long run is doing: bars on a terminal; in a pipe a line now and then; with --quiet nothing."""
+"""What a long run is doing: bars on a terminal, in a pipe a line now and then, with --quiet nothing.
+
+The logger `fgl_secure` gets all of it at level INFO. If a program has a handler for that level, lines for a pipe go
+there and not to the standard error stream.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -17,17 +22,20 @@ if TYPE_CHECKING:
 
 EVERY = 30.0
 """Seconds between two lines in a pipe."""
+LOGGER = logging.getLogger("fgl_secure")
 
 
 class Phases:
-    """Is told what is being done, and shows nothing of it."""
+    """Logs what is being done, and shows nothing of it."""
 
-    def __call__(self, name: str) -> Steps:  # noqa: ARG002  # nothing is shown
-        """A phase begins; gives what is called after each of its steps, with steps done and most of them."""
+    def __call__(self, name: str) -> Steps:
+        """Log that a phase begins; return what is called after each of its steps, with steps done and most of them."""
+        LOGGER.info("%s", name)
         return lambda _done, _most: None
 
     def say(self, text: str) -> None:
-        """A line that stays, such as one about a run that is done."""
+        """Log a line that stays, such as one about a run that is done."""
+        LOGGER.info("%s", text)
 
 
 class Runs(Watch):
@@ -81,12 +89,14 @@ def _bars() -> Iterator[Phases]:
 
     class Bars(Phases):
         def __call__(self, name: str) -> Steps:
+            super().__call__(name)
             for before in bars.task_ids:
                 bars.update(before, visible=False)
             task = bars.add_task(name, total=None)
             return lambda done, most: bars.update(task, completed=done, total=most)
 
         def say(self, text: str) -> None:
+            super().say(text)
             bars.console.print(text, markup=False, highlight=False)
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -109,6 +119,7 @@ class Lines(Phases):
 
     def __call__(self, name: str) -> Steps:
         """A phase begins, and is named in the next line."""
+        super().__call__(name)
         with self._lock:
             self._name, self._since, self._done, self._most = name, self._clock(), 0, 0
         return lambda done, most: self._step(name, done, most)
@@ -121,7 +132,17 @@ class Lines(Phases):
 
     def say(self, text: str) -> None:
         """A line at once."""
-        complain(f"fgl-secure: {text}")
+        self._write(text)
+
+    def report(self) -> None:
+        """Write the line about the phase."""
+        self._write(self.line())
+
+    def _write(self, text: str) -> None:
+        if LOGGER.isEnabledFor(logging.INFO) and LOGGER.hasHandlers():
+            LOGGER.info("%s", text)
+        else:
+            complain(f"fgl-secure: {text}")
 
     def line(self) -> str:
         """What is done of the phase, how long all took so far, and how long the phase takes yet at its pace."""
@@ -134,7 +155,7 @@ class Lines(Phases):
             if 0 < self._done < self._most:
                 left = (now - self._since) / self._done * (self._most - self._done)
                 parts.append(f"about {clock_text(left)} left of this")
-        return f"fgl-secure: {', '.join(parts)}"
+        return ", ".join(parts)
 
 
 @contextmanager
@@ -143,7 +164,7 @@ def _lines() -> Iterator[Phases]:
 
     def tell() -> None:
         while not over.wait(EVERY):
-            complain(lines.line())
+            lines.report()
 
     teller = Thread(target=tell, name="progress", daemon=True)
     teller.start()

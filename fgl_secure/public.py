@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from fgl_secure.auditing.method import Method, Source, check_method
 from fgl_secure.auditing.report import Report
 from fgl_secure.auditing.train import TrainedRun
 from fgl_secure.coins import Coins
+from fgl_secure.config_fields import option_values
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Data, FederatedGraph
 from fgl_secure.graph.data import GraphSets
@@ -84,18 +86,26 @@ def audit(
             and returns what to call after each step of it: a round, or an attack.
         verbose: whether to warn, by `DataWarning`, of what is dropped, not used or missing of a graph of one's own.
 
+    Returns:
+        The report: findings, the state of each guarantee, accuracy and costs.
+
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
             chosen measured anything.
+
+    Examples:
+        audit(HiFGL(epochs=5), "digits", ["secmp", "relay-coded"]).write("report")
     """
     with data_warnings(verbose=verbose):
         selected_method, source = _resolve_method(of, data, method, silos, split, seed)
         scheme_names = _one_of("scheme", schemes, scheme)
         with _progress_context(progress) as phases:
-            return auditing.audit(
+            report = auditing.audit(
                 selected_method, source, scheme_names, attacks, seed=int(seed), device=device, progress=phases,
                 command=command or _call(selected_method, source, scheme_names, attacks, int(seed)),
             )  # fmt: skip
+    options = _options(selected_method, source, scheme_names, attacks, int(seed), device)
+    return replace(report, run={**report.run, **options})
 
 
 @library_settings()
@@ -137,6 +147,9 @@ def audit_seeds(
             takes what is there, so an interrupted audit goes on with the next seed. None keeps nothing.
         progress: as in `audit`.
         verbose: as in `audit`.
+
+    Returns:
+        The report of each seed, and tables of means over them.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran.
@@ -186,6 +199,9 @@ def train(
         coins: where masks and noise come from; the operating system's entropy unless given.
         progress: as in `audit`.
         verbose: as in `audit`.
+
+    Returns:
+        The run: accuracy, costs, and the plan that it followed.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran.
@@ -264,6 +280,27 @@ def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:
     if first and second:
         raise InputError(f"{name} must be given once; found {first!r} and {second!r}")
     return second or first
+
+
+def _options(
+    method: Method,
+    data: Source | str | None,
+    schemes: Schemes,
+    attacks: Iterable[str] | str,
+    seed: int,
+    device: str,
+) -> dict[str, object]:
+    """Return options of the command line that repeat an audit, for run.toml; nothing if there are none."""
+    scheme_list, attack_list = ([item] if isinstance(item, str) else list(item) for item in (schemes, attacks))
+    if isinstance(data, FederatedGraph) or not all(isinstance(item, str) for item in scheme_list):
+        return {}
+    try:
+        source = {} if data is None else option_values(method.data(data) if isinstance(data, str) else data)
+        chosen = option_values(method)
+    except InputError:  # a field that no option sets
+        return {}
+    runs = {"scheme": scheme_list, "attack": attack_list, "seed": seed, "device": device}
+    return {"options": {"command": "audit", "method": method.name, **source, **chosen, **runs}}
 
 
 def _call(method: Method, data: Source | str | None, schemes: Schemes, attacks: Iterable[str] | str, seed: int) -> str:

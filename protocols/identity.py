@@ -22,6 +22,9 @@ class Identity:
 
     Args:
         private: 32 secret bytes.
+
+    Examples:
+        alice = Identity.generate(SystemCoins())
     """
 
     __slots__ = ("_key", "public")
@@ -85,6 +88,9 @@ class Identities:
 
     Attributes:
         public: 32 bytes for each client, by number.
+
+    Examples:
+        public = Identities({0: alice.public, 1: bob.public})
     """
 
     public: Mapping[int, bytes]

@@ -1,3 +1,4 @@
+import logging
 import sys
 import time
 from collections.abc import Callable
@@ -19,16 +20,16 @@ def test_a_line_says_what_how_far_and_how_long_yet() -> None:
     state = Lines(ticking(0, 60, 90, 3720))
     steps = state("training under secmp")
     steps(2, 10)
-    assert state.line() == ("fgl-secure: training under secmp, 2 of 10, 1:30 so far, about 2:00 left of this")
+    assert state.line() == ("training under secmp, 2 of 10, 1:30 so far, about 2:00 left of this")
     steps(10, 10)
-    assert state.line() == "fgl-secure: training under secmp, 10 of 10, 1:02:00 so far"
+    assert state.line() == "training under secmp, 10 of 10, 1:02:00 so far"
 
 
 def test_a_phase_without_steps_has_no_rest() -> None:
     """Before the first step nothing is said of how long it takes."""
     state = Lines(ticking(0, 5, 30))
     state("attacking relay-coded")
-    assert state.line() == "fgl-secure: attacking relay-coded, 0:30 so far"
+    assert state.line() == "attacking relay-coded, 0:30 so far"
 
 
 def test_a_phase_that_goes_on_is_named_again() -> None:
@@ -76,3 +77,20 @@ def test_a_terminal_gets_bars(capsys: pytest.CaptureFixture[str], monkeypatch: p
         phases("training under secmp")(1, 4)
         phases("attacking secmp")(2, 4)
     assert "attacking secmp" in capsys.readouterr().err
+
+
+def test_a_program_that_logs_gets_the_lines_instead(
+    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under the logger's name at level INFO; phases are logged also with --quiet, which shows nothing."""
+    monkeypatch.setattr(progress, "EVERY", 0.01)
+    caplog.set_level(logging.INFO, "fgl_secure")
+    for quiet in (True, False):
+        with show_progress(quiet=quiet) as phases:
+            phases("waiting")(1, 4)
+            deadline = time.monotonic() + 20
+            while not quiet and time.monotonic() < deadline and "waiting, 1 of 4" not in caplog.text:
+                time.sleep(0.01)
+    assert [record.message for record in caplog.records][:2] == ["waiting", "waiting"]
+    assert "waiting, 1 of 4" in caplog.text
+    assert capsys.readouterr().err == ""

@@ -11,6 +11,9 @@ import pytest
 import torch
 
 from fgl_secure import Data, FederatedGraph, audit, train
+from fgl_secure.auditing import Report
+from fgl_secure.cli.main import main
+from fgl_secure.cli.output import VIOLATED
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.methods import FedAvg, FedVN, HiFGL
 from tests.error_codes import about
@@ -46,7 +49,7 @@ def test_a_graph_of_ones_own_in_one_line(tmp_path: Path, silos: Any) -> None:
     assert all(path.is_file() for path in written)
 
 
-def test_equal_calls_give_equal_findings() -> None:
+def test_equal_calls_give_equal_findings(tmp_path: Path) -> None:
     """Data first or method first, by name or set up: the same findings, and the report says how to repeat it."""
     first = audit("digits", method=METHOD, silos="random:4", scheme="secmp", **FAST)
     second = audit(METHOD, Data("digits", silos=4), ["secmp"], **FAST)
@@ -58,6 +61,17 @@ def test_equal_calls_give_equal_findings() -> None:
     names: dict[str, Any] = {}
     exec("; ".join([*imports, f"again = {call}"]), names)  # noqa: S102  # as the report prints it
     assert names["again"].records == first.records
+    second.write(tmp_path / "first")
+    said = (tmp_path / "first" / "run.toml").read_text(encoding="utf-8").splitlines()[0]
+    words = said.partition("fgl-secure audit ")[2].replace("run.toml", str(tmp_path / "first" / "run.toml")).split()
+    assert main(["audit", *words, "--out", str(tmp_path / "again"), "--quiet"]) == VIOLATED
+    assert Report.read(tmp_path / "again").records == first.records
+
+
+def test_a_run_that_no_options_repeat_has_no_file_of_them(tmp_path: Path) -> None:
+    """A graph in memory has no name that a command line could read."""
+    report = audit(ring(), method=METHOD, silos=3, scheme="secmp", **FAST)
+    assert "run.toml" not in [path.name for path in report.write(tmp_path)]
 
 
 @pytest.mark.parametrize("method", ["fedavg", FedAvg, FedAvg()])

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from fgl_secure.algebra import MERSENNE_61 as P
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.plaintext.machines import Adder, PlaintextClients
+from fgl_secure.protocols.plaintext.scheme import Adder, PlaintextClients
 from fgl_secure.protocols.scheme import UniformField
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.runtime import PAYLOAD, Claim, Guarantee, Phase, Role, Secret, Strength

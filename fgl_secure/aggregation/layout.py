@@ -197,6 +197,11 @@ class TensorLayout:
         frame: the mapping with names in place of its arrays: what is built looks like it.
         size: P, how many numbers there are in all tensors together.
         floats: the tensors that hold floats.
+
+    Examples:
+        >>> import numpy as np
+        >>> TensorLayout.of({"weight": np.zeros((2, 3)), "bias": np.zeros(2)}).size
+        8
     """
 
     entries: tuple[TensorEntry, ...]

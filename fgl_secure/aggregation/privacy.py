@@ -38,7 +38,12 @@ from fgl_secure.typing import Integers
 
 
 class NoiseKind(StrEnum):
-    """How the shares of the noise are distributed, and which theorem says what their sum costs."""
+    """How the shares of the noise are distributed, and which theorem says what their sum costs.
+
+    Examples:
+        >>> str(NoiseKind.SKELLAM)
+        'skellam'
+    """
 
     DISCRETE_GAUSSIAN = "discrete-gaussian"
     """Sums of discrete Gaussians are no discrete Gaussian; the difference is accounted for by Theorem 1 of Kairouz,
@@ -73,6 +78,9 @@ class DistributedNoise:
         rounds: how many means are released at most.
         kind: of the noise.
         colluding: clients that may tell the server their share of the noise.
+
+    Examples:
+        noise = DistributedNoise(clip=1.0, epsilon=4.0, delta=1e-5, rounds=50, kind=NoiseKind.SKELLAM)
     """
 
     clip: float

@@ -180,6 +180,12 @@ class FixedPoint:
             because only a caller who writes WRAP gets it.
         what: the numbers are called in messages about integers.
         remedy: what a caller may do about numbers that do not fit.
+
+    Examples:
+        >>> import numpy as np
+        >>> code = FixedPoint.for_values([0.5, -0.25], terms=3)
+        >>> code.decode(code.encode(np.array([0.5, -0.25]))).tolist()
+        [0.5, -0.25]
     """
 
     field: PrimeField | None

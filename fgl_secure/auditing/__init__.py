@@ -9,21 +9,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from fgl_secure.auditing.plot import STYLE, MarkdownTable, draw_edges, plot_findings
     from fgl_secure.auditing.records import Record
     from fgl_secure.auditing.report import Report
     from fgl_secure.auditing.terminal import print_report
     from fgl_secure.auditing.verdict import Verdict
     from fgl_secure.auditing.wording import bytes_text, figure, percent_text, with_interval
 
-_HOMES = ("wording", "verdict", "records", "report", "terminal")
+_HOMES = ("wording", "verdict", "records", "report", "terminal", "plot")
 
 __all__ = [
+    "STYLE",
+    "MarkdownTable",
     "Record",
     "Report",
     "Verdict",
     "bytes_text",
+    "draw_edges",
     "figure",
     "percent_text",
+    "plot_findings",
     "print_report",
     "with_interval",
 ]
@@ -35,3 +40,7 @@ def __getattr__(name: str) -> object:
     if home is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(home, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.report import Exposure, Report
 
 
+_NO_SETTINGS = {"command", "options"}
+"""Parts of a report's run that repeat it; they stand elsewhere on the page."""
+
+
 def render_html(report: Report) -> str:
     """The whole page as text. Every value of the report is escaped; the page loads nothing from outside itself."""
     return environment().get_template("report.html.j2").render(_context(report))
@@ -77,7 +81,9 @@ def _context(report: Report) -> dict[str, object]:
         "terms": wording.TERMS,
         "verdicts": [(verdict, wording.MEANING[verdict]) for verdict in wording.SEVERITY],
         "command": command_text(report.run.get("command")),
-        "settings": [(key.replace("_", " "), _setting(value)) for key, value in report.run.items() if key != "command"],
+        "settings": [
+            (key.replace("_", " "), _setting(value)) for key, value in report.run.items() if key not in _NO_SETTINGS
+        ],
         "notes": report.notes,
     }
 

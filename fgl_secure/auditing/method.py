@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fgl_secure.protocols.scheme import Scheme
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
-    from fgl_secure.training.rounds import TrainingRounds
+    from fgl_secure.training.loop import TrainingRounds
     from fgl_secure.training.silo import Facts
 
 Source = Data | GraphSets | FederatedGraph
@@ -199,6 +199,9 @@ class ProgramMethod(Method):
 
     A subclass is a frozen dataclass of choices that says what it is called, and makes the program. It is trained by
     `fgl_secure.train`, audited by `fgl_secure.audit` and run with a process for each silo, all without a line more.
+
+    Examples:
+        class LabelPropagation(ProgramMethod): ...  # whole in examples/own/label_propagation.py
     """
 
     task: ClassVar[str] = "node classification"

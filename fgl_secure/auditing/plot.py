@@ -1,9 +1,13 @@
-"""Findings as a picture: what attacks reached under each scheme, beside the best guess without messages."""
+"""Pictures and tables of findings, for papers and notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
+from types import MappingProxyType
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fgl_secure.auditing.records import Record
 from fgl_secure.errors import InputError
@@ -61,3 +65,59 @@ def plot_findings(records: Sequence[Record]) -> Any:  # matplotlib is optional
     axes.set_ylim(-0.5, len(lines) - 0.5)
     figure.legend(loc="outside upper center", ncols=min(len(schemes), 5), fontsize=7)
     return figure
+
+
+STYLE = MappingProxyType(
+    {"figure.dpi": 80, "font.size": 10, "axes.spines.top": False, "axes.spines.right": False},
+)
+"""Settings of matplotlib that notebooks share: `plt.rcParams.update(STYLE)`."""
+
+
+class MarkdownTable:
+    """A table that a notebook shows.
+
+    Args:
+        header: titles of the columns.
+        rows: cells, which may hold Markdown.
+    """
+
+    def __init__(self, header: Iterable[object], rows: Iterable[Iterable[object]]) -> None:
+        titles = [str(title) for title in header]
+        lines = [titles, ["---"] * len(titles), *([str(cell) for cell in row] for row in rows)]
+        self._text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    def __repr__(self) -> str:
+        return self._text
+
+    def _repr_markdown_(self) -> str:
+        return self._text
+
+
+def draw_edges(
+    axes: Any,  # a matplotlib.axes.Axes
+    positions: NDArray[np.floating[Any]],
+    true: Collection[tuple[int, int]],
+    claimed: Collection[tuple[int, int]],
+    known: Collection[tuple[int, int]] = (),
+) -> None:
+    """Draw a graph, and which of its edges an observer recovers.
+
+    Edges that the observer knows are blue. Of the others, edges that it recovers are green and thick, wrong claims are
+    orange, and what it does not recover is grey. The title has their numbers.
+
+    Args:
+        axes: where to draw.
+        positions: [n, 2], the place of each node.
+        true: edges that the observer does not know, each once, lower node first.
+        claimed: edges that the observer claims, in the same form.
+        known: edges that it knows without messages.
+    """
+    recovered, hidden, wrong = set(true) & set(claimed), set(true) - set(claimed), set(claimed) - set(true)
+    layers = ((hidden, "0.8", 0.8), (known, _COLOURS[0], 0.5), (recovered, _COLOURS[2], 1.8), (wrong, _COLOURS[1], 1.8))
+    for edges, colour, width in layers:
+        ends = np.array(sorted(edges), dtype=np.int64).reshape(-1, 2)
+        across, up = (np.ravel(np.pad(positions[ends, k], ((0, 0), (0, 1)), constant_values=np.nan)) for k in (0, 1))
+        axes.plot(across, up, color=colour, linewidth=width, zorder=1)
+    axes.scatter(*positions.T, s=9, color="0.4", zorder=2)
+    axes.set_title(f"{len(recovered)} recovered, {len(wrong)} wrong, {len(hidden)} hidden", fontsize=9)
+    axes.axis("off")

@@ -19,6 +19,7 @@ from fgl_secure.auditing.plot import plot_findings
 from fgl_secure.auditing.records import Json, Record, check_types, plain_mapping
 from fgl_secure.auditing.texts import render_junit, render_markdown
 from fgl_secure.auditing.wording import Score
+from fgl_secure.config_fields import toml_lines
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Circumstance, Claim, Guarantee
 from fgl_secure.training.loop import TrainingResult
@@ -132,7 +133,8 @@ class Report:
         """Write the report into `folder`, which is made when missing; see `write_files`.
 
         report.html is for people, report.json for programs, report.md for a pull request, report.xml, in the format of
-        JUnit, for a CI server. All are rendered before anything is written.
+        JUnit, for a CI server. run.toml repeats the run, if options of the command line can: `run["options"]` has them.
+        All are rendered before anything is written.
 
         Returns:
             The paths of the files, that of report.html first.
@@ -145,6 +147,7 @@ class Report:
             "report.json": render_json(self),
             "report.md": render_markdown(self),
             "report.xml": render_junit(self),
+            **_run_file(self.run),
         }
         return write_files(folder, texts)
 
@@ -263,6 +266,15 @@ def write_files(folder: Path | str, texts: Mapping[str, str]) -> tuple[Path, ...
     except (OSError, TypeError) as error:
         raise InputError(f"folder must be a directory that can be written to; found {folder} ({error})") from error
     return tuple(folder / name for name in texts)
+
+
+def _run_file(run: Mapping[str, object]) -> dict[str, str]:
+    """Return run.toml by its name; nothing for a run that no options of the command line repeat."""
+    options = run.get("options")
+    if not isinstance(options, dict):
+        return {}
+    head = f"# fgl-secure {__version__}; repeat it with: fgl-secure audit {options['method']} --config run.toml"
+    return {"run.toml": "\n".join([head, *toml_lines(options)]) + "\n"}
 
 
 def _utf_8(text: str) -> bytes:

@@ -13,7 +13,6 @@ name without the dashes. Options come before those that are said on the command 
 from __future__ import annotations
 
 import argparse
-import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 from fgl_secure import __version__
 from fgl_secure.cli.parser import Parser, suggest
+from fgl_secure.config_fields import toml_lines
 from fgl_secure.errors import InputError
 
 RUN_FILE = "run.toml"
@@ -130,20 +130,9 @@ def run_file(options: argparse.Namespace, names: Sequence[str]) -> str:
     """
     parser: Parser = options.parser
     lines = [f"# fgl-secure {__version__}; repeat it with: fgl-secure {' '.join(names)} --config {RUN_FILE}"]
-    lines += [f"{key} = {_toml(name)}" for key, name in zip(("command", "method"), names, strict=False)]
+    chosen: dict[str, object] = dict(zip(("command", "method"), names, strict=False))
     for action in parser.options():
         value = getattr(options, action.dest, None)
         if value is not None and _key(action) not in _OF_THIS_CALL:
-            lines.append(f"{_key(action)} = {_toml(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    """A value as TOML writes it; JSON's texts, with what it leaves as it is escaped, are TOML's."""
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+            chosen[_key(action)] = value
+    return "\n".join([*lines, *toml_lines(chosen)]) + "\n"

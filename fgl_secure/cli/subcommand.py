@@ -26,6 +26,9 @@ class Subcommand:
         add_arguments: adds its options to an `argparse.ArgumentParser`; `fgl_secure.cli.usage.add_common_options` adds
             those of all commands.
         run: takes the parsed options and the words of the command line, and returns the exit status.
+
+    Examples:
+        HELLO = Subcommand("hello", "greet", lambda parser: None, lambda options, words: print("hello") or 0)
     """
 
     name: str

@@ -79,6 +79,9 @@ def perturb(
         delta: for `gaussian`, below 1 / n; 1 / (10 n) unless given.
         coins: where noise comes from; the operating system's unless given.
 
+    Returns:
+        The perturbed rows, and what was clipped.
+
     Raises:
         InputError: an argument breaks one of these rules.
 

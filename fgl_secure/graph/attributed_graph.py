@@ -83,6 +83,10 @@ class Graph:
         edges: int64 [2, m], row 0 the source and row 1 the target: a message travels from source to target, and an
             undirected edge is two columns. Sorted by (target, source), without duplicates or self-loops.
         image_shape: (height, width) with height * width = d where a node's features are an image, else None.
+
+    Examples:
+        >>> Graph.from_arrays("pair", [[0.0], [1.0]], [0, 1], [[0, 1], [1, 0]]).num_nodes
+        2
     """
 
     name: str
@@ -116,7 +120,9 @@ class Graph:
             InputError: An array breaks one of these rules; the message names the node or the edge.
         """
         checked = _checked_features(features)
-        _check_image_shape(image_shape, checked.shape[1])
+        num_features = checked.shape[1]
+        if image_shape is not None and (min(image_shape) < 1 or image_shape[0] * image_shape[1] != num_features):
+            raise InputError(f"image_shape must hold {num_features} pixels, one a feature; found {image_shape}")
         return cls(
             name=name,
             stored=checked if isinstance(checked, SparseRows) else read_only(checked),
@@ -240,11 +246,6 @@ def integers(argument: str, values: ArrayLike) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _check_image_shape(image_shape: tuple[int, int] | None, num_features: int) -> None:
-    if image_shape is not None and (min(image_shape) < 1 or image_shape[0] * image_shape[1] != num_features):
-        raise InputError(f"image_shape must hold {num_features} pixels, one a feature; found {image_shape}")
-
-
 def _checked_labels(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     labels = integers("labels", values)
     if labels.shape != (num_nodes,):
@@ -275,7 +276,7 @@ def _canonical_edges(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     return np.stack([key % num_nodes, key // num_nodes])
 
 
-def _checked_features(values: ArrayLike | Any) -> _Floats | SparseRows:
+def _checked_features(values: Any) -> _Floats | SparseRows:
     """Copies features; those of a sparse matrix, where they would take much memory, stay sparse.
 
     Args:
@@ -289,22 +290,7 @@ def _checked_features(values: ArrayLike | Any) -> _Floats | SparseRows:
     if not issparse(values):
         return _checked_array(values)
     _check_kind(values)
-    _check_indices(values)
-    with np.errstate(over="ignore"):
-        matrix = csr_array(values, dtype=np.float32, copy=True)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if 4 * matrix.shape[0] * matrix.shape[1] < LARGE or not np.isfinite(matrix.data).all():
-        return _checked_array(matrix.toarray())
-    return SparseRows(matrix)
-
-
-def _check_indices(values: Any) -> None:
-    """Check the indices of a sparse matrix: compiled code would read foreign memory at one outside of it.
-
-    Raises:
-        InputError: one is outside.
-    """
+    # Check the indices of a sparse matrix: compiled code would read foreign memory at one outside of it.
     try:
         if hasattr(values, "check_format"):
             values.check_format(full_check=True)
@@ -312,6 +298,13 @@ def _check_indices(values: Any) -> None:
             np.ravel_multi_index(values.coords, values.shape)
     except ValueError as error:
         raise InputError(f"features must have the indices of their entries inside the matrix; {error}") from error
+    with np.errstate(over="ignore"):
+        matrix = csr_array(values, dtype=np.float32, copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if 4 * matrix.shape[0] * matrix.shape[1] < LARGE or not np.isfinite(matrix.data).all():
+        return _checked_array(matrix.toarray())
+    return SparseRows(matrix)
 
 
 def _check_kind(values: Any) -> None:

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph, as_array, read_only
 from fgl_secure.graph.own_files import MASKS, REQUIRED, data_warnings, own_graph
-from fgl_secure.graph.partition import partition
-from fgl_secure.graph.split import AssignmentRules, SplitMasks
+from fgl_secure.graph.partition import AssignmentRules, SplitMasks, partition
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -95,6 +94,9 @@ class FederatedGraph:
         validation_mask: bool [n].
         test_mask: bool [n]; no node is in two masks.
         partition: What the assignment is called in tables.
+
+    Examples:
+        graph = FederatedGraph.from_pyg(data, "louvain:5")  # data of PyTorch Geometric
     """
 
     graph: Graph
@@ -228,7 +230,7 @@ class FederatedGraph:
         """Keep only the edges whose two ends are in the same silo, as frameworks do that let no silo see another's."""
         return self._with_edges(self.edges[:, ~self.crosses_silos])
 
-    def some_neighbourhoods(self, most: int, seed: int) -> FederatedGraph:
+    def some_neighbourhoods(self, most: int, seed: int, *, filled: bool = False) -> FederatedGraph:
         """Keep some devices drawn at random, everybody whom they hear from, and the edges between all these.
 
         What the drawn ones hear is what they hear in the whole graph; the others hear from those alone who stay. The
@@ -237,6 +239,7 @@ class FederatedGraph:
         Args:
             most: Devices that are kept at most, beside those first ones; one is drawn even if it hears from more.
             seed: Repeats the draw.
+            filled: Whether more devices are drawn without those whom they hear from, until all draws have equally many.
 
         Returns:
             The smaller graph, whose devices are in the order that they have here.
@@ -244,12 +247,15 @@ class FederatedGraph:
         source, target = self.edges
         starts = np.searchsorted(target, np.arange(self.num_devices + 1))
         kept = np.zeros(self.num_devices, dtype=np.bool_)
-        for device in np.random.default_rng(seed).permutation(self.num_devices).tolist():
+        order = np.random.default_rng(seed).permutation(self.num_devices)
+        for device in order.tolist():
             group = np.append(source[starts[device] : starts[device + 1]], device)
             if kept.any() and kept.sum() + np.count_nonzero(~kept[group]) > most:
                 break
             kept[group] = True
         kept[np.unique(self.silo_of, return_index=True)[1]] = True
+        if filled:
+            kept[order[~kept[order]][: most + self.num_silos - kept.sum()]] = True
         devices, place = np.flatnonzero(kept), np.cumsum(kept) - 1
         graph = replace(
             self.graph,

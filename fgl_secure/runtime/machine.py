@@ -17,7 +17,12 @@ from fgl_secure.typing import Array, Ids
 
 
 class Role(StrEnum):
-    """The levels of HiFGL's hierarchy (section 4.1), and the relays of schemes that split trust among several."""
+    """The levels of HiFGL's hierarchy (section 4.1), and the relays of schemes that split trust among several.
+
+    Examples:
+        >>> str(Role.SILO)
+        'silo'
+    """
 
     SERVER = "server"
     SILO = "silo"
@@ -27,7 +32,12 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Party:
-    """One participant: its role, and its index among the parties of that role."""
+    """One participant: its role, and its index among the parties of that role.
+
+    Examples:
+        >>> str(Party(Role.SILO, 2))
+        'silo 2'
+    """
 
     role: Role
     index: int
@@ -44,6 +54,10 @@ class Directory:
 
     Attributes:
         counts: how many parties each role has.
+
+    Examples:
+        >>> Directory({Role.SILO: 3, Role.SERVER: 1}).ids(Role.SERVER).tolist()
+        [3]
     """
 
     counts: Mapping[Role, int]

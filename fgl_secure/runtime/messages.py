@@ -46,7 +46,12 @@ class MessageKind(Enum):
 
 
 class Phase(MessageKind):
-    """The kinds of messages of this package."""
+    """The kinds of messages of this package.
+
+    Examples:
+        >>> Phase.CODES.content
+        'T + 1 Lagrange codes of one embedding or gradient'
+    """
 
     VALUES = ("values", "unprotected embeddings or gradients")
     ADDRESSES = ("addresses", "which device an unprotected value is for")
@@ -117,6 +122,10 @@ class Step:
         evaluation: whether a forward pass serves to score the model and not to train it.
         part: which slice of rows that are too wide for one step, from 0.
         final: whether it is what parties are left with after the last round.
+
+    Examples:
+        >>> Step(round=3, layer=1).direction
+        <Direction.FORWARD: 'forward'>
     """
 
     round: int

@@ -40,10 +40,16 @@ def assert_exactly_private(
         waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
             "coalition", "trace" or "values".
 
+    Returns:
+        What was compared, with a summary in words.
+
     Raises:
         NotPrivateError: the distributions differ.
         VacuousTestError: those of the twin do not, or the test would pass whatever the protocol does.
         InputError: for inputs that make no fair question, or too many tapes.
+
+    Examples:
+        assert_exactly_private(masked_sum, a, b, [Party(Role.SERVER, 0)], broken_twin=one_mask_for_all)
     """
     __tracebackhide__ = True
 

@@ -34,6 +34,9 @@ class Protocol:
         batched: whether `run` handles the leading axes `channel.batch_shape` of draws and payloads, so that one call
             covers all tapes or samples; False calls it once for each, which is slow and asks nothing of `run`.
         name: what messages call it; the name of `run` unless given.
+
+    Examples:
+        masked_sum = Protocol(run, Directory({Role.SILO: 3, Role.SERVER: 1}), modulus=5)
     """
 
     run: Run

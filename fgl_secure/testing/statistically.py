@@ -74,11 +74,17 @@ def assert_statistically_private(
         waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
             "coalition", "trace" or "values".
 
+    Returns:
+        What was compared, with a summary in words.
+
     Raises:
         NotPrivateError: both runs told the inputs apart.
         VacuousTestError: the twin's could not be told apart, or the test would pass whatever the protocol does.
         SampleTooSmallError: the sample cannot show `advantage`.
         InputError: for inputs that make no fair question.
+
+    Examples:
+        assert_statistically_private(masked_sum, a, b, [Party(Role.SERVER, 0)], broken_twin=one_mask_for_all)
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
@@ -133,11 +139,17 @@ def assert_simulatable(
         waived: rules of `docs/privacy_tests.md` that this test breaks on purpose, by name, each with a reason:
             "coalition", "trace" or "values".
 
+    Returns:
+        What was compared, with a summary in words.
+
     Raises:
         NotSimulatableError: real and simulated views were told apart.
         VacuousTestError: those of the twin were not, or the test would pass whatever the protocol does, for instance
             because `leakage` returns the honest rows as they are.
         SampleTooSmallError: the sample cannot show `advantage`.
+
+    Examples:
+        assert_simulatable(masked_sum, a, [server], simulator, leakage=numpy.sum, broken_twin=one_mask_for_all)
     """
     __tracebackhide__ = True
     require_twin(protocol, broken_twin)
@@ -249,7 +261,15 @@ class _Contest:
         frame = Frame.of((*samples[0], *samples[1])) if frame is None else frame
         numbered = frame.has_layout_column
         pilot = align_views(*samples, self.a.protocol.parties, frame)
-        joins = self._joins(pilot)
+        # What to look at together, from samples that are used for nothing else.
+        modulus = self.a.protocol.modulus
+        varying = np.flatnonzero((np.concatenate([pilot.a, pilot.b]) != pilot.a[0]).any(axis=0))
+        pairs = CoordinatePairs.among(pilot.positions, varying.tolist(), self.plan.pairs)
+        relations = np.zeros((0, len(pilot.labels)), dtype=np.int64)
+        if has_ratios(modulus) and pilot.labels:
+            result = [affine_relations(arm, modulus) for arm in (pilot.a, pilot.b)]
+            relations = np.unique(np.concatenate(result), axis=0)
+        joins = Joins(pairs, relations)
         power = self.plan.power(family_size(len(pilot.labels), joins, self.a.protocol.modulus))
         runs: list[SampleComparison] = []
         for name, size in (("first run", power.n), ("second run", _RERUN * power.n)):
@@ -263,17 +283,6 @@ class _Contest:
                 break
             _LOG.warning("%s, %s: %s: %s", self.check, self.a.protocol, words, _words(runs[-1]))
         return self._evidence(runs, joins, pilot.note)
-
-    def _joins(self, pilot: AlignedViews) -> Joins:
-        """What to look at together, from samples that are used for nothing else."""
-        modulus = self.a.protocol.modulus
-        varying = np.flatnonzero((np.concatenate([pilot.a, pilot.b]) != pilot.a[0]).any(axis=0))
-        pairs = CoordinatePairs.among(pilot.positions, varying.tolist(), self.plan.pairs)
-        relations = np.zeros((0, len(pilot.labels)), dtype=np.int64)
-        if has_ratios(modulus) and pilot.labels:
-            result = [affine_relations(arm, modulus) for arm in (pilot.a, pilot.b)]
-            relations = np.unique(np.concatenate(result), axis=0)
-        return Joins(pairs, relations)
 
     def _compare(self, views: AlignedViews, joins: Joins, name: str, decisive: float) -> SampleComparison:
         modulus = self.a.protocol.modulus

@@ -58,6 +58,9 @@ class MessageLayer(nn.Module, ABC):
     Attributes:
         watch: told of every product with a parameter and of every bias added, where devices' gradients are needed.
         watched_alone: whether weights get their gradients from what is watched: autograd need not work them out.
+
+    Examples:
+        class MyLayer(MessageLayer): ...  # whole in examples/own/two_heads.py
     """
 
     watch: _Watch | None = None
@@ -259,14 +262,6 @@ class SAGELayer(MessageLayer):
         return self.shift(sums / degrees.summed.clamp(min=1) + self.project(kept, self.own_weight), self.bias)
 
 
-class SummedSAGELayer(SAGELayer):
-    """GraphSAGE with a sum in place of the mean: W_self h + W_neighbour sum(h of neighbours) + b."""
-
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        """Adds the own projection and the bias to the sum over all neighbours."""
-        return self.shift(degrees.scaled_to_full(sums) + self.project(kept, self.own_weight), self.bias)
-
-
 class GINLayer(_ProjectionLayer):
     """Graph isomorphism layer (Xu et al. 2019, Eq. 4.1): a perceptron of (1 + epsilon) h + sum(h of neighbours).
 
@@ -341,6 +336,9 @@ class GATLayer(MessageLayer):
     than its projected row. The device's own row is added on the spot and never sent.
 
     A device that gets a sum sees 2 (d_out + 1) numbers where a graph convolution's has d_out.
+
+    Examples:
+        train(HiFGL(backbone="gat"), "digits")  # whose layers are GATLayer(64, 64) and so on
     """
 
     projects_sums: ClassVar[bool] = False

@@ -13,7 +13,12 @@ from fgl_secure.graph import FederatedGraph
 
 
 class Selection(StrEnum):
-    """Which accuracy decides the round that is reported."""
+    """Which accuracy decides the round that is reported.
+
+    Examples:
+        >>> str(Selection.VALIDATION)
+        'validation'
+    """
 
     VALIDATION = "validation"
     TEST = "test"

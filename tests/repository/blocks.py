@@ -32,6 +32,7 @@ clients, rounds, train_locally = [data, data, data], 1, lambda model, client: mo
     "docs/audit_your_graph.md": GRAPHS,
     "docs/coded_computing.md": "import numpy; blocks = numpy.arange(6).reshape(2, 3)",
     "docs/fedspray.md": GRAPHS,
+    "docs/finished_models.md": GRAPHS,
     "docs/fed2gnn.md": GRAPHS,
     "docs/fedstruct.md": GRAPHS,
     "docs/hifgl.md": GRAPHS,

@@ -2,8 +2,8 @@
 
 A section of a page between `<!-- made: KIND NAME -->` and `<!-- end -->` is written by this module: what a scheme
 promises, admits and assumes (its claim), who is sent what in one sum of it (the transcript of a small one), what the
-parties of a method see and tell, and what is promised in its runs. The command writes all sections anew; a test fails
-where a page says something else than the code.
+parties of a method see and tell, what is promised in its runs, and tables of the results file. The command writes all
+sections anew; a test fails where a page says something else than the code or the file.
 """
 
 import re
@@ -26,6 +26,7 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import Channel, Circumstance, Claim, Directory, Role, SecretKind, Step
+from tests.repository import figures
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -59,8 +60,8 @@ def method_page(name: str) -> Path:
 def made(kind: str, name: str | None) -> str:
     """One section, as Markdown."""
     if name:
-        return "\n".join({"scheme": _scheme, "method": _method}[kind](name))
-    return "\n".join({"schemes": _schemes, "methods": _methods, "states": _states}[kind]())
+        return "\n".join({"scheme": _scheme, "method": _method, "figures": figures.section}[kind](name))
+    return "\n".join({"schemes": _schemes, "methods": _methods, "states": _states, "values": _values}[kind]())
 
 
 def parties(scheme: Scheme) -> Directory:
@@ -164,6 +165,10 @@ def _methods() -> Iterator[str]:
 
 def _states() -> Iterator[str]:
     yield from _table(("cell", "means"), [(f"*{state}*", what) for state, what in MEANING.items()])
+
+
+def _values() -> Iterator[str]:
+    yield from _table(("figure", "value", "measured on", "interval", "baseline", "command"), figures.values())
 
 
 def summed_by(name: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Pictures of the pages, made of what the code and the pages' own tables say: `python -m tests.repository.pictures`.
 
 A protocol's diagram is drawn from the transcript of one small sum, as are the tables on its page. Charts are drawn from
-tables that stand on pages, so that no figure is written down twice.
+the results file and from tables that stand on pages, so that no figure is written down twice.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from fgl_secure import schemes
 from fgl_secure.methods import method
-from tests.repository import page_tables
+from tests.repository import figures, page_tables
 from tests.repository.page_tables import DOCS, REPRODUCTION
 
 IMAGES = DOCS / "images"
@@ -124,6 +124,78 @@ def _percent(text: str) -> float:
     return 100 * value if value < 1 else value
 
 
+def accuracy_by_epsilon() -> Figure:
+    """Return lines: GAP's accuracy against epsilon, with deviations over seeds, and its baselines as dashes."""
+    header, *rows = figures.entries()["noise-once"]["rows"]
+    axes = _axes(6, 3.2)
+    for column, colour in zip((1, 3), (BLUE, RED), strict=True):
+        cells = {row[0]: [float(number) for number in NUMBER.findall(row[column])] for row in rows}
+        points = [(float(name), *found) for name, found in cells.items() if name.isdecimal()]
+        epsilons, means, deviations = zip(*points, strict=True)
+        axes.errorbar(epsilons, means, deviations, marker="o", markersize=4, color=colour, label=header[column])
+        for name, style in (("without noise", "--"), ("without edges", ":")):
+            axes.axhline(cells[name][0], color=colour, linestyle=style, linewidth=1, label=f"{header[column]} {name}")
+    axes.set(xscale="log", xlabel="epsilon of an edge, both hops", ylabel="test accuracy, %")
+    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    axes.minorticks_off()
+    axes.legend(frameon=False, fontsize=7, ncols=2)
+    return cast("Figure", axes.figure)
+
+
+def calibration() -> Figure:
+    """Return points: lower bounds on epsilon that canaries measure, against the epsilon that the noise guarantees."""
+    header, *rows = figures.entries()["noise-once"]["rows"]
+    axes = _axes(4.2, 3.6)
+    axes.plot([0, 8.5], [0, 8.5], color="0.6", linewidth=1)
+    for column, colour in zip((2, 4), (BLUE, RED), strict=True):
+        points = [(float(row[0]), *map(float, NUMBER.findall(row[column]))) for row in rows if row[0].isdecimal()]
+        epsilons, gaussian, anyone = zip(*points, strict=True)
+        axes.plot(epsilons, gaussian, "o", color=colour, label=f"{header[column - 1]}, Gaussian mechanisms")
+        axes.plot(epsilons, anyone, "^", color=colour, label=f"{header[column - 1]}, any mechanism")
+    axes.set(xlabel="guaranteed epsilon", ylabel="measured lower bound", xlim=(0, 8.5), ylim=(0, 8.5))
+    axes.legend(frameon=False, fontsize=7)
+    return cast("Figure", axes.figure)
+
+
+def membership_by_clients() -> Figure:
+    """Return a line: how well a sum shows whether a node is in any batch, against the number of clients in it."""
+    _, *rows = figures.entries()["sum-membership"]["rows"]
+    clients, areas = zip(*((int(row[0]), float(row[1])) for row in rows), strict=True)
+    axes = _axes(5, 2.8)
+    axes.plot(clients, areas, "o-", color=BLUE, label="nodes of any client's batch, from the sum")
+    axes.axhline(0.5, color="0.5", linestyle=":", label="a guess")
+    for place, area in zip(clients, areas, strict=True):
+        axes.plot([place, place], [0.5, area], color=BLUE, alpha=0.25, linewidth=4)
+    axes.set(xlabel="clients in the sum, four nodes each", ylabel="AUC", ylim=(0.45, 1.03), xticks=clients)
+    axes.legend(frameon=False, fontsize=8)
+    return cast("Figure", axes.figure)
+
+
+def cost_of_a_round() -> Figure:
+    """Return stacked bars: which part of a round's CPU time goes where, with many clients."""
+    header, *rows = figures.entries()["sums-many-clients"]["rows"]
+    total, parts = header.index("CPU time"), [header.index("keys and shares"), header.index("server")]
+    axes, begins = _axes(6.4, 1.9), [0.0] * len(rows)
+    seconds = [[float(NUMBER.findall(row[column])[0]) for row in rows] for column in (total, *parts)]
+    rest = [whole - sum(each) for whole, *each in zip(*seconds, strict=True)]
+    names = [*(header[column] for column in parts), "masks and vectors"]
+    for name, values, colour in zip(names, (*seconds[1:], rest), (BLUE, RED, GREEN), strict=True):
+        shares = [100 * value / whole for value, whole in zip(values, seconds[0], strict=True)]
+        axes.barh(range(len(rows)), shares, 0.6, left=begins, color=colour, label=name)
+        begins = [begin + share for begin, share in zip(begins, shares, strict=True)]
+    axes.set_yticks(range(len(rows)), [row[0].replace(" of ", " clients,\n") + " numbers each" for row in rows])
+    axes.invert_yaxis()
+    axes.set(xlabel="% of the CPU time of all parties", xlim=(0, 100))
+    axes.legend(frameon=False, fontsize=7, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
+    return cast("Figure", axes.figure)
+
+
+def _axes(width: float, height: float) -> Any:  # a matplotlib.axes.Axes whose figure is no sub-figure
+    axes = Figure(figsize=(width, height), layout="constrained").subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return axes
+
+
 def small_sums() -> Figure:
     """Return accuracy of FedStruct, and labels recovered from it, against the least number of rows in a sum."""
     header, *rows = table(REPRODUCTION / "fedstruct.md", "`--k-min 1`")
@@ -166,7 +238,15 @@ def pictures() -> dict[str, Callable[[], Figure]]:
     made: dict[str, Callable[[], Figure]] = {
         f"protocol-{name}.svg": partial(protocol, name) for name in schemes.names() if name != "plaintext"
     }
-    return made | {"overhead.svg": overhead, "reproduction.svg": reproduction, "small-sums.svg": small_sums}
+    return made | {
+        "calibration.svg": calibration,
+        "cost-of-a-round.svg": cost_of_a_round,
+        "epsilon.svg": accuracy_by_epsilon,
+        "membership.svg": membership_by_clients,
+        "overhead.svg": overhead,
+        "reproduction.svg": reproduction,
+        "small-sums.svg": small_sums,
+    }
 
 
 def main(names: Sequence[str] = ()) -> None:

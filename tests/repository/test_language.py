@@ -1,9 +1,17 @@
 """Pages are written for strangers: short sentences with an actor, and figures that can be read."""
 
+import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from fgl_secure import schemes
+from fgl_secure.auditing import Verdict
+from fgl_secure.auditing.matrix import State
+from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
+from fgl_secure.runtime import Role
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 30
@@ -59,6 +67,34 @@ def test_pages_are_written_for_strangers(page: str) -> None:
         assert found, "take it off the list"
     else:
         assert not found, "\n".join(found)
+
+
+def metrics(value: object) -> Iterator[str]:
+    """Yield the metric of each finding in a file of golden figures."""
+    if isinstance(value, dict):
+        yield from [value["metric"]] if "metric" in value else []
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from metrics(part)
+
+
+def test_words_of_reports_are_in_the_glossary() -> None:
+    """States, verdicts, schemes, sums, roles, and the metrics of all audits of which figures are kept."""
+    text = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"\*\*`?([^*`]+)`?\*\*", text))
+    files = list((ROOT / "tests" / "golden" / "files").glob("*audit-*.json"))
+    words = {metric for file in files for metric in metrics(json.loads(file.read_text(encoding="utf-8")))}
+    assert "advantage" in words
+    words |= {
+        *map(str, State),
+        *map(str, Verdict),
+        *map(str, Role),
+        *schemes.names(),
+        CLIENTS,
+        MEMBERS,
+        NEIGHBOURS,
+        SERVER,
+    }
+    assert words - explained == set()
 
 
 @pytest.mark.parametrize("text", ["Nobody learns it.", "It is .5 there.", "| a | .5 |", " ".join(["word"] * 31) + "."])

@@ -5,6 +5,7 @@ import contextlib
 import doctest
 import html
 import importlib
+import inspect
 import io
 import re
 import shlex
@@ -24,7 +25,7 @@ from fgl_secure.cli.usage import parser_for
 from fgl_secure.methods import names
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
-from tests.repository import page_tables, pictures
+from tests.repository import figures, page_tables, pictures
 from tests.repository.blocks import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -45,6 +46,39 @@ def test_a_section_that_promises_more_is_noticed() -> None:
     broken = text.replace("| declared |", "| guaranteed |", 1)
     assert broken != text
     assert page_tables.page(broken) == text
+
+
+WITH_FIGURES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", WITH_FIGURES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_figures_of_pages_are_those_of_the_results_file(path: Path) -> None:
+    """A block names the entries that its figures come from (`<!-- from: NAME -->`), or says that it has none."""
+    assert figures.faults(path.read_text(encoding="utf-8")) == []
+
+
+def test_every_entry_of_the_results_file_is_complete_and_shown() -> None:
+    """Setting, runs, interval, baseline, and the command or why there is none; pages show what is in the file."""
+    texts = [path.read_text(encoding="utf-8") for path in WITH_FIGURES]
+    shown = {name for text in texts for hit in figures.FROM.findall(text) for name in hit.split()}
+    shown |= {hit[2] for text in texts for hit in page_tables.SECTION.findall(text) if hit[1] == "figures"}
+    assert shown == set(figures.entries())
+    for name, entry in figures.entries().items():
+        assert all(entry[key] for key in ("setting", "n", "interval", "baseline")), name
+        assert ("command" in entry) is not ("no_command" in entry), name
+        assert {"rows", "values", "output"} & entry.keys(), name
+
+
+def test_another_figure_is_noticed() -> None:
+    """In a sentence, in a table, and in a block that names no entry."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert figures.faults(readme.replace("34.4 %", "34.5 %"))
+    assert figures.faults(re.sub("<!-- from: .*? -->", "", readme))
+    costs = (DOCS / "results" / "costs.md").read_text(encoding="utf-8")
+    assert page_tables.page(costs.replace("| 0.15 s, 8.02 MB |", "| 0.16 s, 8.02 MB |")) == costs
+    assert figures.faults("It takes 0.5 s, or 3 of 7.\n\n<!-- not measured -->\nIt takes 1 s.") == [
+        "0.5: It takes 0.5 s, or 3 of 7.", "3: It takes 0.5 s, or 3 of 7.", "7: It takes 0.5 s, or 3 of 7.",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", schemes.names())
@@ -181,6 +215,16 @@ def test_pages_and_examples_use_supported_names() -> None:
     assert 0 < len(SUPPORTED) <= 60
     assert {(module, name) for _, module, name in imported()} <= SUPPORTED
     assert all(_loaded(module, name).__doc__ for module, name in SUPPORTED)
+
+
+@pytest.mark.parametrize(("module", "name"), sorted(SUPPORTED))
+def test_supported_names_say_what_they_return_and_show_how_they_are_used(module: str, name: str) -> None:
+    """An indented line of code with the name in it, and `Returns` where there is something."""
+    supported = _loaded(module, name)
+    text = inspect.getdoc(supported) or ""
+    assert re.search(rf"^ {{4}}.*\b{name}\b[(.,=) ]", text, flags=re.MULTILINE)
+    returned = inspect.signature(supported).return_annotation if inspect.isfunction(supported) else "None"
+    assert returned in ("None", None) or "Returns:" in text
 
 
 ENTRY_POINTS = ("fgl_secure.controls", "fgl_secure.datasets", "fgl_secure.subcommands")

@@ -34,6 +34,9 @@ class Fed2GNN(Method):
     Raises:
         UnknownNameError: there is no such backbone, preset or decoder.
         InputError: a number is out of range.
+
+    Examples:
+        train(Fed2GNN(epochs=20), "digits").accuracy.test
     """
 
     name: ClassVar[str] = "fed2gnn"

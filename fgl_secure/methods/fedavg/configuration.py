@@ -36,6 +36,9 @@ class FedAvg(Method):
     Raises:
         UnknownNameError: there is no such backbone.
         InputError: a number is out of range, or there is a clip without noise, or mu with one local step.
+
+    Examples:
+        train(FedAvg(epochs=20), "digits").accuracy.test
     """
 
     name: ClassVar[str] = "fedavg"

@@ -32,6 +32,9 @@ class FedSpray(Method):
     Raises:
         UnknownNameError: there is no such backbone or preset.
         InputError: a number is out of range, or `k` is given for another backbone.
+
+    Examples:
+        train(FedSpray(epochs=20), "digits").accuracy.test
     """
 
     name: ClassVar[str] = "fedspray"

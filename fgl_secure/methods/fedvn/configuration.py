@@ -32,6 +32,9 @@ class FedVN(Method):
     Raises:
         UnknownNameError: there is no such preset.
         InputError: a number is out of range.
+
+    Examples:
+        train(FedVN(epochs=2), "Motif-mini").accuracy.test
     """
 
     name: ClassVar[str] = "fedvn"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.plan import AuditPlan
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
+    from fgl_secure.training.loop import TrainingRounds
     from fgl_secure.training.presets import Preset
-    from fgl_secure.training.rounds import TrainingRounds
     from fgl_secure.training.silo import Facts
 
 
@@ -68,6 +68,9 @@ class HiFGL(ProgramMethod):
     Raises:
         UnknownNameError: there is no such backbone or preset.
         InputError: a number is out of range.
+
+    Examples:
+        train(HiFGL(epochs=20), "digits").accuracy.test
     """
 
     name: ClassVar[str] = "hifgl"

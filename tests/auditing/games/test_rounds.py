@@ -7,7 +7,7 @@ import pytest
 
 from fgl_secure.aggregation.aggregator import SecureAggregator
 from fgl_secure.auditing.game_rounds import play_round_games
-from fgl_secure.crypto.cryptography import RealCryptography
+from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Role
 from tests.error_codes import about
@@ -35,15 +35,15 @@ def test_rounds_keep_who_has_which_update(scheme: str, dropped: tuple[int, ...])
 @pytest.mark.parametrize("known", [slice(0, 1), slice(None)])
 def test_an_entry_without_a_mask_is_found(known: slice, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every client, and named with its message."""
-    add = RealCryptography.add_masks
+    add = Cryptography.add_masks
 
-    def leaky(self: RealCryptography, total: Any, masks: Any, signs: Any) -> Any:
+    def leaky(self: Cryptography, total: Any, masks: Any, signs: Any) -> Any:
         plain = total[known].copy()
         total = add(self, total, masks, signs)
         total[known] = plain
         return total
 
-    monkeypatch.setattr(RealCryptography, "add_masks", leaky)
+    monkeypatch.setattr(Cryptography, "add_masks", leaky)
     games = {game.role: game for game in play_round_games(aggregator("pairwise-masking"), UPDATES)}
     assert "vector of masked vectors" in " ".join(games[Role.SERVER].broken)
     assert not games[Role.SERVER].null

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from fgl_secure.attacks.message_passing.sums import PARTICIPANTS
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods import HiFGL
 from fgl_secure.methods.fedavg.audit_runs import CONTROLS as UPDATE_CONTROLS
@@ -23,6 +26,7 @@ from fgl_secure.methods.hifgl.audit_runs import (
     deviating_run,
     drop_out_run,
     releasing_graph,
+    silent_run,
     special_runs,
     variant_runs,
 )
@@ -103,6 +107,19 @@ def test_devices_drop_out_behind_silos() -> None:
         assert rest == 0
         assert there
     assert {each.scenario for each in special_runs(scheme, graph, 0)} == {STATIC_ROWS, DROP_OUTS, SILENCE}
+
+
+@pytest.mark.parametrize("make", [drop_out_run, silent_run])
+def test_a_run_and_its_null_control_have_equally_many_rows(
+    monkeypatch: pytest.MonkeyPatch, make: Callable[..., RecordedRun | None]
+) -> None:
+    """Draws from a large graph have one size; a null control is scored on the other's truth."""
+    graph = sparse_graph()
+    monkeypatch.setattr(audit_runs, "DROPPING_AMONG", graph.num_devices // 3)
+    monkeypatch.setattr(audit_runs, "SILENT_AMONG", graph.num_devices // 3)
+    runs = [make(RelayCoded(k_min=1), graph, seed) for seed in range(3)]
+    (devices,) = {len(run.truth(MessageTruth).silo_of) for run in runs if run is not None}
+    assert devices < graph.num_devices
 
 
 @pytest.mark.parametrize("read", [set(), {DROP_OUTS, DEVIATION}, {TRAINING}, {SMALL_FEATURES}])
