@@ -133,33 +133,6 @@ def _gini(rankings: Iterable[Ranking], weights: Floats) -> Floats:
     return np.asarray(2 * ahead[total > 0] / total[total > 0] - 1)
 
 
-def area_within(scores: Floats, positive: Flags, eligible: Flags) -> tuple[float, Interval] | None:
-    """The mean of each group's area, weighted by its positives, with a 95 % interval by resampling nodes.
-
-    A node that several groups ask about counts equally often in all of them. Where all draws agree, the interval is
-    Clopper-Pearson on the nodes of the rarer kind.
-
-    Args:
-        scores: float64 [groups, n].
-        positive: bool [groups, n].
-        eligible: bool [groups, n], the nodes that count.
-
-    Returns:
-        The area and its interval; None where no group has nodes of both kinds.
-    """
-    up, down = positive & eligible, ~positive & eligible
-    both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
-    if not len(both):
-        return None
-    nodes = [np.flatnonzero(eligible[index]) for index in both]
-    rankings = [
-        Ranking(node[None], scores[index, node], positive[index, node]) for index, node in zip(both, nodes, strict=True)
-    ]
-    value = mean_area(scores, positive, eligible)
-    units = int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum()))
-    return value, area_interval(value, rankings, up[both].sum(axis=1), scores.shape[1], units)
-
-
 def mean_area(scores: Floats, positive: Flags, eligible: Flags) -> float:
     """The area of `area_within` alone; .5 where no group has nodes of both kinds."""
     up, down = positive & eligible, ~positive & eligible

@@ -164,7 +164,7 @@ MARGIN = 4
 """How many times its bound a rounding error may be."""
 
 
-def explained_by(known: Floats, error: Floats, change: Floats, later: Floats, slack: float) -> Ids:
+def _explained_by(known: Floats, error: Floats, change: Floats, later: Floats, slack: float) -> Ids:
     """The one or two known rows that a change consists of; none where no, or more than one, explanation fits.
 
     Args:
@@ -205,13 +205,13 @@ def explained_edges(
         known: whose rows are known, and how far each may be off.
         rows: float64 [k, w], what explains changes.
         changes: float64 [2, k, w], what there is to explain, by each of two readings.
-        later: float64 [k, w], see `explained_by`.
+        later: float64 [k, w], see `_explained_by`.
         slack: float64 [k], how far each change may be off.
     """
     ends, others = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for w, node in enumerate(known.nodes.tolist() if rows.shape[1] else []):
         result = [
-            explained_by(rows, MARGIN * known.error, change[w], later[w], MARGIN * slack[w]) for change in changes
+            _explained_by(rows, MARGIN * known.error, change[w], later[w], MARGIN * slack[w]) for change in changes
         ]
         if sum(map(len, result)) == max(map(len, result)):  # by one reading alone
             which = np.concatenate(result)

@@ -39,16 +39,6 @@ def ego_networks(adjacency: sparse.csr_array, degrees: Ids | None = None) -> tup
     return counted, (around + degree_words(~triangles)).view(np.int64)
 
 
-def neighbour_degrees(adjacency: sparse.csr_array) -> Ids:
-    """Names of the sorted degrees of each node's neighbours, int64 [n]: the sum of their `degree_words`.
-
-    Args:
-        adjacency: 0/1 [n, n], symmetric, without a diagonal.
-    """
-    degrees = np.asarray(adjacency.sum(axis=1), dtype=np.int64)
-    return np.asarray((adjacency.astype(np.uint64) @ degree_words(degrees)).view(np.int64))
-
-
 def degree_words(numbers: Ids) -> NDArray[np.uint64]:
     """A fixed random 64-bit word for each whole number (SplitMix64, Steele et al. 2014)."""
     z = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
@@ -163,12 +153,6 @@ def rows_by_layer(
         values[index, nodes] = rows[:, 1:]
         there &= np.isin(np.arange(n), nodes)
     return values, there
-
-
-def held_matrix(entries: NDArray[Any], nodes: int) -> sparse.csr_array:
-    """Rows (v, u, value) [m, 3] as float64 CSR [nodes, nodes]; entries of one cell are added up."""
-    v, u = entries[:, 0].astype(np.int64), entries[:, 1].astype(np.int64)
-    return sparse.csr_array((entries[:, 2].astype(np.float64), (v, u)), shape=(nodes, nodes))
 
 
 def received_terms(view: View, client: ClientEdges, layer: int) -> dict[int, sparse.csr_array]:

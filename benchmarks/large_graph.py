@@ -17,7 +17,7 @@ import time
 import numpy as np
 
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.graph.split import random_split
+from fgl_secure.graph.partition import random_split
 from fgl_secure.methods.hifgl.configuration import HiFGL
 
 CLASSES = 4

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fgl_secure.dp import perturb
     from fgl_secure.graph import Data, FederatedGraph
     from fgl_secure.hierarchy import Hierarchy
-    from fgl_secure.protocols.ckks.arrays import ckks_sum
+    from fgl_secure.protocols.ckks.scheme import ckks_sum
     from fgl_secure.public import audit, audit_seeds, train
 
 try:
@@ -35,7 +35,7 @@ _PLACES = MappingProxyType({
     "PrimeField": "fgl_secure.algebra",
     "audit": "fgl_secure.public",
     "audit_seeds": "fgl_secure.public",
-    "ckks_sum": "fgl_secure.protocols.ckks.arrays",
+    "ckks_sum": "fgl_secure.protocols.ckks.scheme",
     "perturb": "fgl_secure.dp",
     "train": "fgl_secure.public",
     "Data": "fgl_secure.graph",

@@ -101,7 +101,16 @@ class RunLedger:
         self._entries: dict[str, LedgerEntry] = {}
         self._torn = 0
         if path is not None:
-            _check_place(path)
+            # Refuses a file that runs of hours could not be written to; makes nothing.
+            try:
+                existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+                able = existing.is_file() if existing == path else existing.is_dir()
+                result = "it" if existing == path else str(existing)
+                reason = "" if able and os.access(existing, os.R_OK | os.W_OK) else f"{result} is not, name another"
+            except OSError as error:
+                reason = str(error)
+            if reason:
+                raise InputError(f"runs must be a file that can be made, read and written; found {path} ({reason})")
             for entry in self._read(path):
                 self._entries.setdefault(_text(entry.key), entry)
 
@@ -256,19 +265,6 @@ def _entry(line: str) -> LedgerEntry | None:
         return LedgerEntry(dict(made["run"]), made["found"], float(made["seconds"]))
     except (ValueError, TypeError, KeyError):
         return None
-
-
-def _check_place(path: Path) -> None:
-    """Refuses a file that runs of hours could not be written to; makes nothing."""
-    try:
-        existing = next(place for place in (path, *path.absolute().parents) if place.exists())
-        able = existing.is_file() if existing == path else existing.is_dir()
-        result = "it" if existing == path else str(existing)
-        reason = "" if able and os.access(existing, os.R_OK | os.W_OK) else f"{result} is not, name another"
-    except OSError as error:
-        reason = str(error)
-    if reason:
-        raise InputError(f"runs must be a file that can be made, read and written; found {path} ({reason})")
 
 
 def _append(path: Path, line: bytes) -> None:

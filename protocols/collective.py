@@ -65,12 +65,18 @@ class Collective:
         scheme.check_serves(topology)
         scheme = scheme.adapt(topology)
         if scheme.helpers:
-            topology = replace(topology, helpers=_helpers(channel, scheme))
+            # The first parties of each role that helps.
+            present = [
+                channel.parties.ids(role)[:count]
+                for role, count in scheme.helpers.items()
+                if role in channel.parties.roles
+            ]
+            topology = replace(topology, helpers=np.concatenate([np.empty(0, dtype=np.int64), *present]))
         self.scheme, self.topology, self._channel = scheme, topology, channel
         self._code: Code | None = scheme.encoding(topology) if code is None else code
         self._output = output or _output_of(topology.name)
         named = scheme.uses_keys and not channel.batch_shape
-        session = bytes(channel.coins.uniform(256, (SESSION_BYTES,)).tolist()) if named else bytes(SESSION_BYTES)
+        session = channel.session() if named else bytes(SESSION_BYTES)
         self._machines = _check_machines(scheme.machines(topology, session, channel), scheme, channel)
         self._ways = {Direction.FORWARD: topology.grouping, Direction.BACKWARD: topology.grouping.reverse()}
         hosted = [_flags(machine.parties, len(channel.parties)) for machine in self._machines]
@@ -210,11 +216,3 @@ def _flags(parties: NDArray[np.int64], count: int) -> Flags:
 def _some(rows: Array | LazyArray, which: NDArray[np.int64]) -> Any:
     """Some rows; those that are not laid out are for machines that read them one by one."""
     return rows if len(which) == len(rows) else take_rows(rows, which)
-
-
-def _helpers(channel: Channel, scheme: Scheme) -> NDArray[np.int64]:
-    """The first parties of each role that helps."""
-    present = [
-        channel.parties.ids(role)[:count] for role, count in scheme.helpers.items() if role in channel.parties.roles
-    ]
-    return np.concatenate([np.empty(0, dtype=np.int64), *present])

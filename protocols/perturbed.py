@@ -150,7 +150,7 @@ class PerturbedScheme(Scheme):
             )
         for way in (plain, plain.reverse()):
             settings.target.relation.check(way.row_owner[way.source], way.target)
-        encoding, apart = self._encoding(topology.terms), replace(topology, grouping=PerMessage.of(plain))
+        encoding, apart = self._encoding(topology.terms), replace(topology, grouping=_PerMessage.of(plain))
         inner = self.inner.machines(apart, session, draws, hosted, names=names)
         return tuple(Noisy(machine, settings, plain, encoding, draws) for machine in inner)
 
@@ -251,7 +251,7 @@ class GridEncoding:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PerMessage(Grouping):
+class _PerMessage(Grouping):
     """A grouping with a row of its own for every message; turned round, the messages keep their rows' numbers.
 
     Attributes:
@@ -261,7 +261,7 @@ class PerMessage(Grouping):
     plain: Grouping
 
     @classmethod
-    def of(cls, plain: Grouping) -> PerMessage:
+    def of(cls, plain: Grouping) -> _PerMessage:
         """Row e is what message e of the plain grouping carries."""
         return cls._carrying(plain, np.arange(len(plain.source), dtype=np.int64))
 
@@ -272,10 +272,10 @@ class PerMessage(Grouping):
 
     def reverse(self) -> Grouping:
         """The same messages turned round: what a row's reader sent it for becomes a row, message by message."""
-        return PerMessage._carrying(self.plain.reverse(), self.source)
+        return _PerMessage._carrying(self.plain.reverse(), self.source)
 
     @classmethod
-    def _carrying(cls, plain: Grouping, messages: Ids) -> PerMessage:
+    def _carrying(cls, plain: Grouping, messages: Ids) -> _PerMessage:
         owners, custodians = plain.row_owner[plain.source], plain.row_custodian[plain.source]
         target = plain.target[messages]
         return cls(owners, plain.group_owner, messages, target, custodians, plain.group_custodian, plain)

@@ -17,8 +17,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.partnering import Contributors, Partnering
-from fgl_secure.protocols.topology import Grouping, Topology
+from fgl_secure.protocols.topology import Contributors, Grouping, Partnering, Topology
 from fgl_secure.runtime import Claim, Draws, Machine, MessageKind, PublicParameters, Role, Step
 from fgl_secure.typing import Array, Flags, Ids
 

@@ -43,7 +43,7 @@ def step_bytes(step: Step) -> bytes:
         raise InputError(f"step must have round < 2^32, layer in -1..65534 and part < 2^32; found {step}") from error
 
 
-def step_array(step: Step) -> Ids:
+def _step_array(step: Step) -> Ids:
     """Round, layer, direction, evaluation, part and whether it is final: int64 [6]."""
     backward = step.direction is Direction.BACKWARD
     return np.array([step.round, step.layer, backward, step.evaluation, step.part, step.final], dtype=np.int64)
@@ -66,7 +66,7 @@ def step_of(array: Array) -> Step:
 
 def done_array(steps: Iterable[Step]) -> Ids:
     """Steps in ascending order of their numbers, int64 [k, 6]."""
-    return np.array(sorted(step_array(step).tolist() for step in steps), dtype=np.int64).reshape(-1, _WORDS)
+    return np.array(sorted(_step_array(step).tolist() for step in steps), dtype=np.int64).reshape(-1, _WORDS)
 
 
 def done_steps(array: Array) -> set[Step]:
@@ -76,18 +76,6 @@ def done_steps(array: Array) -> set[Step]:
         MalformedMessageError: it is none.
     """
     return {step_of(row) for row in array}
-
-
-def _sealed_state(owner: bytes, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """Copies of arrays, and their digest.
-
-    Args:
-        owner: what parties agree on, and which machine of which parties it is.
-        arrays: all that changes.
-    """
-    remaining = {name: value.copy() for name, value in arrays.items()}
-    remaining[DIGEST] = np.frombuffer(_digest(owner, remaining), dtype=np.uint8)
-    return remaining
 
 
 def _opened_state(owner: bytes, state: Mapping[str, Array]) -> dict[str, Array]:
@@ -250,7 +238,11 @@ class CheckpointedMachine(SumMachine, ABC):
         A state is good for one machine at a time: two that go on from one could be asked two different things, and
         would open together what neither opens alone.
         """
-        return _sealed_state(self._owner, {**self._steps(), **self._arrays()})
+        # Copies of arrays, and their digest.
+        arrays = {**self._steps(), **self._arrays()}
+        remaining = {name: value.copy() for name, value in arrays.items()}
+        remaining[DIGEST] = np.frombuffer(_digest(self._owner, remaining), dtype=np.uint8)
+        return remaining
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """See `Machine.restore`."""

@@ -17,7 +17,7 @@ from fgl_secure.aggregation.privacy import DistributedNoise
 from fgl_secure.aggregation.report import LabelTest
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import Graph
-from fgl_secure.graph.split import random_split
+from fgl_secure.graph.partition import random_split
 from fgl_secure.runtime import Role
 from tests.error_codes import about
 

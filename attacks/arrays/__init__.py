@@ -118,7 +118,10 @@ def match(
         raise InputError("table must have at least 1 row; found 0")
     both, rng = comparable(np.concatenate([features_matrix, table_matrix])), np.random.default_rng(_whole(seed, "seed"))
     if method != "degrees":  # degrees are recovered from the features' own values
-        both = _center(both)
+        # Features around their median: a common offset would exceed the differences between rows in squared distances.
+        centred = both - np.median(both, axis=0)
+        largest = float(np.abs(centred).max(initial=0.0))
+        both = centred / largest if 0 < largest < _TINY else centred
     own_rows, theirs = both[: len(features_matrix)], both[len(features_matrix) :]
     if method == "nearest":
         rows = nearest(own_rows, theirs, 1, rng, rounding=0.0)[:, 0]
@@ -139,13 +142,6 @@ def match(
     return Matches(
         share_right("matched", rows == actual, None, finding, random=1 / len(table_matrix), prior=prior), rows
     )
-
-
-def _center(features: Floats) -> Floats:
-    """Features around their median: a common offset would exceed the differences between rows in squared distances."""
-    centred = features - np.median(features, axis=0)
-    largest = float(np.abs(centred).max(initial=0.0))
-    return centred / largest if 0 < largest < _TINY else centred
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -452,7 +448,12 @@ def _score_inputs(
     scale = 1.0 if box is None else box[1] - box[0]
     guess = np.full(true.shape[1], 0.0 if box is None else sum(box) / 2)
     if public is not None:
-        guess = _flat(public, true.shape[1]).mean(axis=0)
+        width = true.shape[1]
+        rows = as_floats(public, "public")
+        rows = rows.reshape(len(rows), -1) if rows.size else np.empty((0, 0))
+        if not len(rows) or rows.shape[1] != width:
+            raise InputError(f"public must have inputs of {width} entries; found shape {list(rows.shape)}")
+        guess = rows.mean(axis=0)
     right = is_recovered(flat[order[:batch]] / scale, true[:batch] / scale)
     prior = float(is_recovered(np.tile(guess / scale, (batch, 1)), true[:batch] / scale).mean())
     finding = "inputs are recovered with every entry within 1/32."
@@ -549,14 +550,6 @@ def _matrix(values: Any, name: str, *, columns_of: Any = None) -> Floats:
     if columns_of is not None and matrix.shape[1] != (width := _matrix(columns_of, name).shape[1]):
         raise InputError(f"{name} must have {width} columns; found {matrix.shape[1]}")
     return matrix
-
-
-def _flat(values: ArrayLike, width: int) -> Floats:
-    rows = as_floats(values, "public")
-    rows = rows.reshape(len(rows), -1) if rows.size else np.empty((0, 0))
-    if not len(rows) or rows.shape[1] != width:
-        raise InputError(f"public must have inputs of {width} entries; found shape {list(rows.shape)}")
-    return rows
 
 
 def _whole(number: Any, name: str) -> int:

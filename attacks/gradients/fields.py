@@ -19,9 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from fgl_secure.attacks.areas import area_within, mean_area, ranking_of_nodes
+from fgl_secure.attacks.areas import Ranking, area_interval, mean_area, ranking_of_nodes
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG,
@@ -36,7 +35,7 @@ from fgl_secure.attacks.neighbourhoods import undirected_adjacency
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, View
-from fgl_secure.statistics.metrics import clustered_advantage
+from fgl_secure.statistics.metrics import Interval, clustered_advantage
 from fgl_secure.typing import Flags, Floats, Ids
 
 
@@ -75,7 +74,7 @@ def _fields_of(
     )
 
 
-def by_degree(guess: FieldGuess, candidates: Candidates) -> FieldGuess:
+def _by_degree(guess: FieldGuess, candidates: Candidates) -> FieldGuess:
     """A guess of the same shape by public edges alone: a node with more neighbours is in more receptive fields."""
     degrees = np.bincount(candidates.edges[1], minlength=guess.scores.shape[1]).astype(np.float64)
     scores = np.broadcast_to(degrees, guess.scores.shape)
@@ -99,45 +98,6 @@ def _directions(blocks: list[Floats]) -> Ids:
     return np.asarray(number.ravel(), dtype=np.int64)
 
 
-def _score_fields(guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-    """How well a guess tells the nodes of each client's gradient.
-
-    Nodes whose row points the same way as one that entered are left out of those that did not. Figures: exact hits (the
-    share of nodes that entered and are claimed, less that of others); areas under the curve for pairs of a client and a
-    node, against all others and against those one hop outside; and, where nobody knows whose a node is, the area for
-    nodes that are in anybody's gradient, and how often the client of such a node is named.
-    """
-    members = _members(guess, truth)
-    twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in members]) & ~members
-    adjacency = undirected_adjacency(truth.edges, members.shape[1])
-    near, degrees = np.asarray((adjacency @ members.T.astype(np.int64)).T) > 0, np.asarray(adjacency.sum(axis=1))
-    eligible = guess.eligible & ~twins
-    fields = [
-        _hits(guess, members, eligible),
-        _pairs("nodes in a client's gradient", guess, degrees, members, eligible, "others of its nodes"),
-        _pairs(
-            "nodes in it or one hop outside",
-            guess,
-            degrees,
-            members,
-            eligible & (members | near),
-            "those one hop outside",
-        ),
-    ]
-    if not guess.owners_known and len(guess.clients) > 1:
-        fields += [_anybody(guess, members, twins), _attribution(guess, members)]
-    return tuple(item for item in fields if item is not None)
-
-
-def _members(guess: FieldGuess, truth: GradientTruth) -> Flags:
-    """Bool [k, n]: which nodes entered whose gradient."""
-    there = np.zeros(guess.scores.shape, dtype=np.bool_)
-    for batch in truth.batches:
-        if batch.round == guess.round:
-            there[np.flatnonzero(guess.clients == batch.client)[:, None], batch.receptive] = True
-    return there
-
-
 def _hits(guess: FieldGuess, there: Flags, eligible: Flags) -> Measurement | None:
     """The share of nodes that are claimed, less that of others, who are claimed wrongly."""
     if guess.hits is None:
@@ -155,11 +115,38 @@ def _hits(guess: FieldGuess, there: Flags, eligible: Flags) -> Measurement | Non
     return Measurement("exact hits", gain.value, gain.interval, units, 0.0, 0.0, 1.0, True, finding)
 
 
+def _area_within(scores: Floats, positive: Flags, eligible: Flags) -> tuple[float, Interval] | None:
+    """The mean of each group's area, weighted by its positives, with a 95 % interval by resampling nodes.
+
+    A node that several groups ask about counts equally often in all of them. Where all draws agree, the interval is
+    Clopper-Pearson on the nodes of the rarer kind.
+
+    Args:
+        scores: float64 [groups, n].
+        positive: bool [groups, n].
+        eligible: bool [groups, n], the nodes that count.
+
+    Returns:
+        The area and its interval; None where no group has nodes of both kinds.
+    """
+    up, down = positive & eligible, ~positive & eligible
+    both = np.flatnonzero(up.any(axis=1) & down.any(axis=1))
+    if not len(both):
+        return None
+    nodes = [np.flatnonzero(eligible[index]) for index in both]
+    rankings = [
+        Ranking(node[None], scores[index, node], positive[index, node]) for index, node in zip(both, nodes, strict=True)
+    ]
+    value = mean_area(scores, positive, eligible)
+    units = int(min(up[both].any(axis=0).sum(), down[both].any(axis=0).sum()))
+    return value, area_interval(value, rankings, up[both].sum(axis=1), scores.shape[1], units)
+
+
 def _pairs(
     metric: str, guess: FieldGuess, degrees: Ids, there: Flags, eligible: Flags, others: str
 ) -> Measurement | None:
     """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
-    pairs = area_within(guess.scores, there, eligible)
+    pairs = _area_within(guess.scores, there, eligible)
     if pairs is None:
         return None
     usual = mean_area(np.broadcast_to(degrees.astype(np.float64), there.shape), there, eligible)
@@ -215,20 +202,6 @@ class _Span:
     inside: float  # up to which residual a row counts as inside
 
 
-def _span_of(gradient: Floats, noise: float = 0.0) -> _Span:
-    """The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
-
-    Rounding that nobody stated fills all dimensions, and shows as a drop in the singular values before its own.
-    """
-    left, singular, _ = np.linalg.svd(gradient, full_matrices=False)
-    kept = singular[singular > max(RANK * singular[0], 2 * noise)]
-    drops = np.flatnonzero((kept[1:] < SMALL * singular[0]) & (kept[1:] < GAP * kept[:-1]))
-    if len(drops) and len(kept) == len(singular):
-        noise, kept = float(kept[drops[0] + 1]), kept[: drops[0] + 1]
-    blur = float(2 * noise / kept[-1]) ** 2 if len(kept) else 0.0
-    return _Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
-
-
 def _residuals(rows: Floats, span: _Span) -> Floats:
     """Which share of the squared length of each row [n, d] is outside of a span, float64 [n]; 1 for a row of zeros."""
     total = (rows * rows).sum(axis=1)
@@ -251,11 +224,36 @@ class _Fields(InformedAttack[FieldGuess, GradientKnowledge, GradientTruth]):
         """Scores, and what is claimed if anything is: both [clients, n]."""
 
     def guess_without(self, guess: FieldGuess, known: GradientKnowledge, parties: Directory) -> FieldGuess | None:  # noqa: ARG002  # needs no numbering
-        """Ranks nodes by their neighbours, and claims as many: `by_degree`."""
-        return None if known.candidates is None else by_degree(guess, known.candidates)
+        """Ranks nodes by their neighbours, and claims as many: `_by_degree`."""
+        return None if known.candidates is None else _by_degree(guess, known.candidates)
 
     def score(self, guess: FieldGuess, truth: GradientTruth) -> tuple[Measurement, ...]:
-        return _score_fields(guess, truth)
+        # How well a guess tells the nodes of each client's gradient.
+        # Bool [k, n]: which nodes entered whose gradient.
+        members: Flags = np.zeros(guess.scores.shape, dtype=np.bool_)
+        for batch in truth.batches:
+            if batch.round == guess.round:
+                members[np.flatnonzero(guess.clients == batch.client)[:, None], batch.receptive] = True
+        twins = np.stack([np.isin(guess.alike, guess.alike[row]) for row in members]) & ~members
+        adjacency = undirected_adjacency(truth.edges, members.shape[1])
+        degrees = np.asarray(adjacency.sum(axis=1))
+        near = np.asarray((adjacency @ members.T.astype(np.int64)).T) > 0
+        eligible = guess.eligible & ~twins
+        fields = [
+            _hits(guess, members, eligible),
+            _pairs("nodes in a client's gradient", guess, degrees, members, eligible, "others of its nodes"),
+            _pairs(
+                "nodes in it or one hop outside",
+                guess,
+                degrees,
+                members,
+                eligible & (members | near),
+                "those one hop outside",
+            ),
+        ]
+        if not guess.owners_known and len(guess.clients) > 1:
+            fields += [_anybody(guess, members, twins), _attribution(guess, members)]
+        return tuple(item for item in fields if item is not None)
 
 
 class _GradientSpan(_Fields):
@@ -271,25 +269,28 @@ class _GradientSpan(_Fields):
     )  # fmt: skip
 
     def _score(self, gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
-        return _test_span(gradients, entering)
-
-
-def _test_span(gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, NDArray[np.bool_]]:
-    """Minus the largest residual, and whether a row is inside by every weight: both [clients, n].
-
-    A row of zeros, as a node without neighbours has it under GraphSAGE, leaves no trace in a gradient and is not asked
-    about; a node that has nothing else is never claimed.
-    """
-    nonzero = {name: rows.any(axis=1) for name, rows in entering.items()}
-    known = np.any(list(nonzero.values()), axis=0)
-    shape = (len(gradients.clients), len(known))
-    farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
-    for name, rows in entering.items():
-        for index, gradient in enumerate(gradients.parts[name]):
-            span = _span_of(gradient, gradients.noise(name))
-            outside = np.where(nonzero[name], _residuals(rows, span), 0.0)
-            farthest[index], hits[index] = np.maximum(farthest[index], outside), hits[index] & (outside < span.inside)
-    return -farthest, hits
+        # Minus the largest residual, and whether a row is inside by every weight: both [clients, n].
+        nonzero = {name: rows.any(axis=1) for name, rows in entering.items()}
+        known = np.any(list(nonzero.values()), axis=0)
+        shape = (len(gradients.clients), len(known))
+        farthest, hits = np.broadcast_to(~known, shape).astype(np.float64), np.broadcast_to(known, shape).copy()
+        for name, rows in entering.items():
+            for index, gradient in enumerate(gradients.parts[name]):
+                # The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
+                noise = gradients.noise(name)
+                left, singular, _ = np.linalg.svd(gradient, full_matrices=False)
+                kept = singular[singular > max(RANK * singular[0], 2 * noise)]
+                drops = np.flatnonzero((kept[1:] < SMALL * singular[0]) & (kept[1:] < GAP * kept[:-1]))
+                if len(drops) and len(kept) == len(singular):
+                    noise, kept = float(kept[drops[0] + 1]), kept[: drops[0] + 1]
+                blur = float(2 * noise / kept[-1]) ** 2 if len(kept) else 0.0
+                span = _Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
+                outside = np.where(nonzero[name], _residuals(rows, span), 0.0)
+                farthest[index], hits[index] = (
+                    np.maximum(farthest[index], outside),
+                    hits[index] & (outside < span.inside),
+                )
+        return -farthest, hits
 
 
 class _GradientFilter(_Fields):
@@ -305,19 +306,15 @@ class _GradientFilter(_Fields):
     )  # fmt: skip
 
     def _score(self, gradients: ClientGradients, entering: dict[str, Floats]) -> tuple[Floats, Flags | None]:
-        return _scores(gradients, entering), None
-
-
-def _scores(gradients: ClientGradients, entering: dict[str, Floats]) -> Floats:
-    length = np.sqrt(sum((rows * rows).sum(axis=1) for rows in entering.values()))[:, None]
-    units = {name: rows / np.where(length > 0, length, 1) for name, rows in entering.items()}
-    clients = range(len(gradients.clients))
-    projected = [sum(rows @ gradients.parts[name][index] for name, rows in units.items()) for index in clients]
-    scores = np.full((len(clients), len(length)), -np.inf)
-    for direction in _possible_directions(gradients.model, entering):
-        for index in clients:
-            scores[index] = np.maximum(scores[index], (projected[index] * direction).sum(axis=1))
-    return scores
+        length = np.sqrt(sum((rows * rows).sum(axis=1) for rows in entering.values()))[:, None]
+        units = {name: rows / np.where(length > 0, length, 1) for name, rows in entering.items()}
+        clients = range(len(gradients.clients))
+        projected = [sum(rows @ gradients.parts[name][index] for name, rows in units.items()) for index in clients]
+        scores = np.full((len(clients), len(length)), -np.inf)
+        for direction in _possible_directions(gradients.model, entering):
+            for index in clients:
+                scores[index] = np.maximum(scores[index], (projected[index] * direction).sum(axis=1))
+        return scores, None
 
 
 def _possible_directions(model: GradientModel, entering: dict[str, Floats]) -> Iterator[Floats]:

@@ -27,7 +27,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.typing import Floats, Ids
 
 
-class MatchingObjective(Protocol):
+class _MatchingObjective(Protocol):
     """A gradient that was seen, and what inputs would have shown: all that a try needs."""
 
     @property
@@ -82,31 +82,31 @@ class ObservedGradient:
 
     @property
     def goal(self) -> torch.Tensor:
-        """See `MatchingObjective.goal`."""
+        """See `_MatchingObjective.goal`."""
         return torch.from_numpy(self.gradient)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """See `MatchingObjective.shape`: the rows of the field."""
+        """See `_MatchingObjective.shape`: the rows of the field."""
         return self.field.nodes, self.model.widths[0]
 
     @property
     def classes(self) -> int:
-        """See `MatchingObjective.classes`."""
+        """See `_MatchingObjective.classes`."""
         return self.model.widths[-1]
 
     @property
     def box(self) -> tuple[float, float] | None:
-        """See `MatchingObjective.box`."""
+        """See `_MatchingObjective.box`."""
         return 0.0, 1.0
 
     def gradient_of(self, x: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """See `MatchingObjective.gradient_of`: over the edges of the field."""
+        """See `_MatchingObjective.gradient_of`: over the edges of the field."""
         return self.of(x, torch.from_numpy(self.field.edges_with_loops), labels)
 
     def prior(self, x: torch.Tensor) -> torch.Tensor:
-        """See `MatchingObjective.prior`: neighbours are alike, and pictures smooth."""
-        unlikely = ALIKE * smoothness(x, torch.from_numpy(self.field.adjacency))
+        """See `_MatchingObjective.prior`: neighbours are alike, and pictures smooth."""
+        unlikely = ALIKE * _smoothness(x, torch.from_numpy(self.field.adjacency))
         return unlikely if self.image_shape is None else unlikely + VARIATION * total_variation(x, self.image_shape)
 
 
@@ -173,7 +173,7 @@ def total_variation(rows: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
     return across + down
 
 
-def smoothness(rows: torch.Tensor, adjacency: torch.Tensor) -> torch.Tensor:
+def _smoothness(rows: torch.Tensor, adjacency: torch.Tensor) -> torch.Tensor:
     """tr(X^T L X) / m d, the squared differences over edges: neighbours are alike.
 
     Args:
@@ -195,7 +195,7 @@ CERTAINTY = 2.0
 """Logit of a label that the last bias tells."""
 
 
-def _first_rows(objective: MatchingObjective, start: torch.Generator) -> torch.Tensor:
+def _first_rows(objective: _MatchingObjective, start: torch.Generator) -> torch.Tensor:
     """A first guess of inputs, float64, a leaf that requires gradients: near the middle of the box, if there is one."""
     rows = torch.randn(objective.shape, generator=start, dtype=torch.float64)
     if objective.box is not None:
@@ -204,12 +204,12 @@ def _first_rows(objective: MatchingObjective, start: torch.Generator) -> torch.T
     return rows.requires_grad_()
 
 
-def _shuffled_labels(objective: MatchingObjective, start: torch.Generator) -> torch.Tensor:
+def _shuffled_labels(objective: _MatchingObjective, start: torch.Generator) -> torch.Tensor:
     """The labels that are known, in an order drawn from `start`: int64 [b]."""
     return torch.from_numpy(objective.labels)[torch.randperm(len(objective.labels), generator=start)]
 
 
-def _free_labels(objective: MatchingObjective, start: torch.Generator) -> torch.Tensor:
+def _free_labels(objective: _MatchingObjective, start: torch.Generator) -> torch.Tensor:
     """Logits [b, c] of labels: a leaf that begins with those that are known, in an order drawn from `start`.
 
     The last bias tells which labels a batch has and not which row has which, so that labels fixed in a wrong order
@@ -280,7 +280,7 @@ def _signed_descent(
                 boxed.clamp_(*box)
 
 
-def deep_leakage(objective: MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
+def deep_leakage(objective: _MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of DLG: rows and soft labels together."""
     x, shape = _first_rows(objective, start), (len(objective.labels), objective.classes)
     logits = torch.randn(shape, generator=start, dtype=torch.float64).requires_grad_()
@@ -292,7 +292,7 @@ def deep_leakage(objective: MatchingObjective, steps: int, start: torch.Generato
     return _reconstruction(x, logits, distance())
 
 
-def improved_deep_leakage(objective: MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
+def improved_deep_leakage(objective: _MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of iDLG: labels from the last bias, then rows alone.
 
     The paper is about one node. Of several the last bias does not tell which row has which label, so that every try
@@ -315,7 +315,7 @@ ALIKE = 1e-4
 """Weight of smoothness over the known edges, which chooses among the rows that give one average."""
 
 
-def inverting_gradients(seen: MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
+def inverting_gradients(seen: _MatchingObjective, steps: int, start: torch.Generator) -> Reconstruction:
     """One try of rows in a box; the label of one node as the last bias tells it, those of several free from there on.
 
     The paper takes labels as known.
@@ -369,7 +369,7 @@ def features_and_edges(seen_gradient: ObservedGradient, steps: int, start: torch
 
     def objective() -> torch.Tensor:
         weights = adjacency()
-        prior = GUESSED_ALIKE * smoothness(x, weights) + FEW * _sparsity(weights)
+        prior = GUESSED_ALIKE * _smoothness(x, weights) + FEW * _sparsity(weights)
         if seen_gradient.image_shape is not None:
             prior = prior + VARIATION * total_variation(x, seen_gradient.image_shape)
         return distance(weights) + prior

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,15 +27,15 @@ from fgl_secure.attacks.gradients.inversion import (
 from fgl_secure.attacks.gradients.knowledge import (
     FEDAVG_SMOOTH,
     UPDATES,
-    ClientGradients,
     GradientKnowledge,
     client_gradients,
 )
-from fgl_secure.attacks.gradients.model import ReceptiveField, side_by_side
+from fgl_secure.attacks.gradients.model import ReceptiveField
 from fgl_secure.attacks.gradients.single import count_labels, mean_predictions
 from fgl_secure.attacks.recovery import share_right
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.attacks.updates import SUM
+from fgl_secure.errors import InputError
 from fgl_secure.runtime import PublicParameters, Role, View
 from fgl_secure.typing import Flags, Floats, Ids
 
@@ -50,6 +50,23 @@ class _Exhibit:
     seen: ObservedGradient  # the gradient
     clients: Ids  # int64 [k], the silos that it is the mean of; one, unless only a sum was seen
     place: Ids  # int64 [m], which row of the field each row of the clients' own fields, one after the other, has become
+
+
+def _side_by_side(fields: Sequence[ReceptiveField]) -> tuple[ReceptiveField, Ids]:
+    """Several fields as one that no edge joins, all batches first.
+
+    Returns:
+        The union, and int64 [sum of m] which of its rows each row of the fields, one after the other, has become.
+    """
+    if not fields:
+        raise InputError("fields must be at least one; found none")
+    inner = np.concatenate([np.arange(field.nodes) < field.batch for field in fields])
+    place = np.empty(len(inner), dtype=np.int64)
+    place[np.argsort(~inner, kind="stable")] = np.arange(len(inner))
+    starts = np.concatenate([[0], np.cumsum([field.nodes for field in fields])])
+    edges = np.concatenate([field.edges + start for field, start in zip(fields, starts, strict=False)], axis=1)
+    outside = np.concatenate([field.outside for field in fields])[np.argsort(place)]
+    return ReceptiveField(len(inner), int(inner.sum()), place[edges], outside), place
 
 
 def exhibits(view: View, public: PublicParameters, knowledge: GradientKnowledge) -> tuple[_Exhibit, ...]:
@@ -67,20 +84,15 @@ def exhibits(view: View, public: PublicParameters, knowledge: GradientKnowledge)
         members = gradients.participants if client == SUM else np.array([client], dtype=np.int64)
         fields = [knowledge.fields[int(member)] for member in members if int(member) in knowledge.fields]
         if len(fields) == len(members):
-            result.append(_exhibit(gradients, row, members, side_by_side(fields), knowledge, expected))
+            (field, place), model = _side_by_side(fields), gradients.model
+            flat = np.concatenate([gradients.parts[name][row].ravel() for name in model.layout.names]) / len(members)
+            bias = gradients.parts[model.last_bias][row] / len(members)
+            labels = np.repeat(np.arange(model.widths[-1]), count_labels(bias, expected, field.batch))
+            clip = knowledge.clip if len(members) == 1 else None
+            result.append(
+                _Exhibit(ObservedGradient(model, flat, field, labels, knowledge.image_shape, clip), members, place)
+            )
     return tuple(item for item in result if item.seen.field.nodes * gradients.model.widths[0] <= MOST_ENTRIES)
-
-
-def _exhibit(
-    gradients: ClientGradients, row: int, members: Ids, union: tuple[ReceptiveField, Ids], knowledge: GradientKnowledge,
-    expected: Floats,
-) -> _Exhibit:  # fmt: skip
-    (field, place), model = union, gradients.model
-    flat = np.concatenate([gradients.parts[name][row].ravel() for name in model.layout.names]) / len(members)
-    bias = gradients.parts[model.last_bias][row] / len(members)
-    labels = np.repeat(np.arange(model.widths[-1]), count_labels(bias, expected, field.batch))
-    clip = knowledge.clip if len(members) == 1 else None
-    return _Exhibit(ObservedGradient(model, flat, field, labels, knowledge.image_shape, clip), members, place)
 
 
 HALF_STEP = 1 / 32
@@ -152,14 +164,6 @@ def aligned_with(guess: InvertedGradients, truth: GradientTruth) -> list[_Aligne
         order = match_rows(result.features, truth.features[devices], batch)
         aligned.append(_AlignedReconstruction(devices, result.features[order], order, batch))
     return aligned
-
-
-def _rows_recovered(aligned: list[_AlignedReconstruction], truth: GradientTruth) -> Measurement:
-    """The share of batch nodes whose rows are right up to half a step of grey."""
-    hits = [is_recovered(item.rows[: item.batch], truth.features[item.devices[: item.batch]]) for item in aligned]
-    usual = [is_recovered(_prior(item, truth), truth.features[item.devices[: item.batch]]) for item in aligned]
-    finding = "rows of nodes in batches are found with every entry right within 1/32."
-    return _share("rows recovered", hits, float(np.concatenate(usual).mean()), 0.0, finding)
 
 
 def _nodes_told(aligned: list[_AlignedReconstruction], truth: GradientTruth) -> Measurement:
@@ -252,7 +256,13 @@ class GradientMatching(InformedAttack[InvertedGradients, GradientKnowledge, Grad
         aligned = aligned_with(guess, truth)
         nodes_told = _nodes_told(aligned, truth)
         if not self.joint:
-            return (_rows_recovered(aligned, truth), nodes_told)
+            # The share of batch nodes whose rows are right up to half a step of grey.
+            hits = [
+                is_recovered(item.rows[: item.batch], truth.features[item.devices[: item.batch]]) for item in aligned
+            ]
+            usual = [is_recovered(_prior(item, truth), truth.features[item.devices[: item.batch]]) for item in aligned]
+            finding = "rows of nodes in batches are found with every entry right within 1/32."
+            return (_share("rows recovered", hits, float(np.concatenate(usual).mean()), 0.0, finding), nodes_told)
         edges = _edges_found(guess, aligned)
         return (nodes_told,) if edges is None else (nodes_told, edges)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from itertools import pairwise
@@ -28,7 +28,12 @@ def _propagate(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> to
         mean: whether to take the mean, which is 0 where there are no neighbours, and the own row does not count.
     """
     if adjacency.is_floating_point():
-        return _dense(rows, adjacency, mean)
+        degree = adjacency.sum(dim=1, keepdim=True)
+        if mean:
+            return adjacency @ rows / torch.where(degree > 0, degree, torch.ones_like(degree))
+        root = torch.rsqrt(degree + 1)
+        scaled = rows * root
+        return root * (adjacency @ scaled + scaled)
     source, target = adjacency
     degree = torch.zeros(len(rows), dtype=rows.dtype).index_add(0, target, rows.new_ones(len(target)))
     if mean:
@@ -37,15 +42,6 @@ def _propagate(rows: torch.Tensor, adjacency: torch.Tensor, *, mean: bool) -> to
     root = torch.rsqrt(degree + 1)[:, None]
     scaled = rows * root
     return root * scaled.index_add(0, target, scaled[source])
-
-
-def _dense(rows: torch.Tensor, adjacency: torch.Tensor, mean: bool) -> torch.Tensor:
-    degree = adjacency.sum(dim=1, keepdim=True)
-    if mean:
-        return adjacency @ rows / torch.where(degree > 0, degree, torch.ones_like(degree))
-    root = torch.rsqrt(degree + 1)
-    scaled = rows * root
-    return root * (adjacency @ scaled + scaled)
 
 
 def averaging(edges: Ids, size: int) -> sparse.csr_array:
@@ -329,20 +325,3 @@ def receptive_field(edges: Ids, batch: Ids, reach: int) -> tuple[ReceptiveField,
     degrees = np.bincount(edges[1, np.isin(edges[1], members)], minlength=int(members.max()) + 1)[members]
     outside = degrees - np.bincount(local[1], minlength=len(members))
     return ReceptiveField(len(members), len(batch), local, outside), members
-
-
-def side_by_side(fields: Sequence[ReceptiveField]) -> tuple[ReceptiveField, Ids]:
-    """Several fields as one that no edge joins, all batches first.
-
-    Returns:
-        The union, and int64 [sum of m] which of its rows each row of the fields, one after the other, has become.
-    """
-    if not fields:
-        raise InputError("fields must be at least one; found none")
-    inner = np.concatenate([np.arange(field.nodes) < field.batch for field in fields])
-    place = np.empty(len(inner), dtype=np.int64)
-    place[np.argsort(~inner, kind="stable")] = np.arange(len(inner))
-    starts = np.concatenate([[0], np.cumsum([field.nodes for field in fields])])
-    edges = np.concatenate([field.edges + start for field, start in zip(fields, starts, strict=False)], axis=1)
-    outside = np.concatenate([field.outside for field in fields])[np.argsort(place)]
-    return ReceptiveField(len(inner), int(inner.sum()), place[edges], outside), place

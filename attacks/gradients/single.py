@@ -286,7 +286,19 @@ class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge,
         field_of = dict(zip(guess.clients.tolist(), guess.fields, strict=True))
         actual = [_around(batch.nodes, step, guess.hops) for batch in batches]
         claimed = [field_of.get(batch.client, np.empty(0, dtype=np.int64)) for batch in batches]
-        prior = _usual_share(batches, step, guess.hops, truth)
+        # The share of a neighbourhood that one gets right who knows the graph and not the node: the most frequent
+        # members.
+        shares = []
+        for client in {batch.client for batch in batches}:
+            nodes = np.flatnonzero(truth.silo_of == client)
+            once = sparse.csr_array(step[nodes][:, nodes] + sparse.eye_array(len(nodes), dtype=np.int64))
+            near = once
+            for _ in range(guess.hops - 1):
+                near = sparse.csr_array(near @ once)
+            often = np.sort(np.bincount(near.indices, minlength=len(nodes)))[::-1]
+            size = max(1, round(often.mean()))
+            shares.append(float(often[:size].sum() / often.sum()))
+        prior = float(np.mean(shares))
         result = _share("neighbourhoods found", actual, claimed, prior, "members of neighbourhoods are found")
         return (result, _share("neighbourhoods claimed", claimed, actual, prior, "members that are claimed are right"))
 
@@ -298,24 +310,6 @@ def _around(nodes: Ids, step: sparse.csr_array, hops: int) -> Ids:
     for _ in range(hops):
         there = ((there + step @ there) > 0).astype(np.int64)
     return np.flatnonzero(there)
-
-
-def _usual_share(batches: list[ClientBatch], step: sparse.csr_array, hops: int, truth: GradientTruth) -> float:
-    """The share of a neighbourhood that one gets right who knows the graph and not the node: the most frequent members.
-
-    One claims as many nodes of a client as its neighbourhoods have on average.
-    """
-    shares = []
-    for client in {batch.client for batch in batches}:
-        nodes = np.flatnonzero(truth.silo_of == client)
-        once = sparse.csr_array(step[nodes][:, nodes] + sparse.eye_array(len(nodes), dtype=np.int64))
-        near = once
-        for _ in range(hops - 1):
-            near = sparse.csr_array(near @ once)
-        often = np.sort(np.bincount(near.indices, minlength=len(nodes)))[::-1]
-        size = max(1, round(often.mean()))
-        shares.append(float(often[:size].sum() / often.sum()))
-    return float(np.mean(shares))
 
 
 def _share(metric: str, units: list[Ids], within: list[Ids], prior: float, what: str) -> Measurement:

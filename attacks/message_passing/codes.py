@@ -302,7 +302,7 @@ def _score_one_way(metric: str, batches: tuple[_Differences, ...], truth: Messag
     for batch in batches:
         if (batch.first == UNNAMED).all():
             some = _evenly(batch.values[batch.values.any(axis=1)])
-            hits.append(are_differences(some, truth.embeddings[batch.step], PrimeField(batch.modulus)))
+            hits.append(_are_differences(some, truth.embeddings[batch.step], PrimeField(batch.modulus)))
             owners.append(np.arange(len(some)))
             total += len(some)
             continue
@@ -329,7 +329,7 @@ def _evenly(rows: NDArray[np.signedinteger]) -> NDArray[np.signedinteger]:
     return rows[np.unique(np.linspace(0, max(len(rows) - 1, 0), _MOST_UNNAMED).astype(np.int64))] if len(rows) else rows
 
 
-def are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field: PrimeField) -> NDArray[np.bool_]:
+def _are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], field: PrimeField) -> NDArray[np.bool_]:
     """Whether each of some vectors is the difference of two of the rows, or of a row and zero.
 
     Vectors are compared by two public linear forms, so that n rows take n sums for each of them and not n^2 pairs; one

@@ -52,7 +52,7 @@ class Weights:
         return degree if abs(int(np.floor(self.scale / np.sqrt(degree) + 0.5)) - value) <= self.tolerance else 0
 
 
-def unmix(values: Ids, terms: int, weights: Weights) -> tuple[list[int], Ids] | None:
+def _unmix(values: Ids, terms: int, weights: Weights) -> tuple[list[int], Ids] | None:
     """Explains the values of a sum by as many weights as it has terms, in one way only.
 
     Args:
@@ -106,7 +106,7 @@ def _separate_terms(sums: SeenSums, weights: Weights) -> ClaimedTerms:
         values = np.rint(sums.values[index] * weights.scale).astype(np.int64) if real else sums.values[index]
         there = np.flatnonzero(values)
         different, place = np.unique(values[there].astype(np.int64), return_inverse=True)
-        explained = unmix(different, int(sums.terms[index]), weights)
+        explained = _unmix(different, int(sums.terms[index]), weights)
         if explained is None:
             continue
         result, masks = explained
@@ -172,7 +172,24 @@ class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
 
     def guess_without(self, guess: ClaimedEdges, known: PublicRows, parties: Directory) -> ClaimedEdges:
         """Claims as many edges, messages both ways between the rows of the list that are most alike."""
-        first, second = likest_pairs(known.rows, guess.number // 2)
+        # The pairs of rows [n, d] with the largest cosines, so many at most: lower and higher index, int64 [k] each.
+        rows = known.rows
+        most = guess.number // 2
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        unit = np.asarray(rows, dtype=np.float64) / np.where(lengths > 0, lengths, 1)
+        best, pairs = np.empty(0), np.empty((2, 0), dtype=np.int64)
+        step = max(1, PAIRS_AT_ONCE // max(len(unit), 1))
+        for start in range(0, len(unit), step):
+            cosines = unit[start : start + step] @ unit.T
+            above = np.arange(len(unit)) > np.arange(start, start + len(cosines))[:, None]
+            if most and len(best) == most:  # of equal ones those that come first are kept
+                above &= cosines > best[-1]
+            lower, higher = np.nonzero(above)
+            best = np.concatenate([best, cosines[lower, higher]])
+            pairs = np.concatenate([pairs, np.stack([lower + start, higher])], axis=1)
+            remaining = np.argsort(-best, kind="stable")[:most]
+            best, pairs = best[remaining], pairs[:, remaining]
+        (first, second) = pairs[0], pairs[1]
         devices = parties.ids(Role.DEVICE)
         return ClaimedEdges(devices[np.concatenate([first, second])], devices[np.concatenate([second, first])])
 
@@ -182,28 +199,6 @@ class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
 
 PAIRS_AT_ONCE = 4_000_000
 """Cosines that are laid out together."""
-
-
-def likest_pairs(rows: NDArray[Any], most: int) -> tuple[Ids, Ids]:
-    """The pairs of rows [n, d] with the largest cosines, so many at most: lower and higher index, int64 [k] each.
-
-    Pairs with equal cosines go by their indices, so that equal rows give equal pairs.
-    """
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit = np.asarray(rows, dtype=np.float64) / np.where(lengths > 0, lengths, 1)
-    best, pairs = np.empty(0), np.empty((2, 0), dtype=np.int64)
-    step = max(1, PAIRS_AT_ONCE // max(len(unit), 1))
-    for start in range(0, len(unit), step):
-        cosines = unit[start : start + step] @ unit.T
-        above = np.arange(len(unit)) > np.arange(start, start + len(cosines))[:, None]
-        if most and len(best) == most:  # of equal ones those that come first are kept
-            above &= cosines > best[-1]
-        lower, higher = np.nonzero(above)
-        best = np.concatenate([best, cosines[lower, higher]])
-        pairs = np.concatenate([pairs, np.stack([lower + start, higher])], axis=1)
-        remaining = np.argsort(-best, kind="stable")[:most]
-        best, pairs = best[remaining], pairs[:, remaining]
-    return pairs[0], pairs[1]
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (

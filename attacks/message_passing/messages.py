@@ -253,7 +253,11 @@ class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _GradientGuess | None:  # noqa: ARG002  # needs no parameter
-        layers = _by_layer(view)
+        # The first round's gradients, by layer: of the weights in the order of the parameters, then of the bias.
+        layers: dict[int, list[ReceivedRows]] = {}
+        for batch in view.messages(Phase.GRADIENT, round=0):
+            if len(batch.senders):
+                layers.setdefault(batch.step.layer, []).append(batch)
         if not layers:
             return None
         last = layers[max(layers)][-1]
@@ -270,15 +274,6 @@ class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
     def score(self, guess: _GradientGuess, truth: MessageTruth) -> tuple[Measurement, ...]:
         label, rows = _score_labels(guess, truth), _score_rows(guess, truth)
         return tuple(item for item in (label, rows) if item is not None)
-
-
-def _by_layer(view: View) -> dict[int, list[ReceivedRows]]:
-    """The first round's gradients, by layer: of the weights in the order of the parameters, then of the bias."""
-    layers: dict[int, list[ReceivedRows]] = {}
-    for batch in view.messages(Phase.GRADIENT, round=0):
-        if len(batch.senders):
-            layers.setdefault(batch.step.layer, []).append(batch)
-    return layers
 
 
 def _rows(weight: ReceivedRows, bias: ReceivedRows) -> tuple[Ids, Floats]:

@@ -184,37 +184,43 @@ class _Differencing(Attack[Determined, MessageTruth]):
         sums = [item for item in seen_sums(view, public, self.card.observer) if item.step in taking_part]
         if not sums or public.modulus is None:
             return None
-        return _solve_rounds(sums, [taking_part[item.step].astype(np.int64) for item in sums], public.modulus)
+        rounds = [taking_part[item.step].astype(np.int64) for item in sums]
+        modulus = public.modulus
+        ends, senders = np.concatenate(rounds).T
+        apart = senders.max(initial=0) + 1
+        pairs, number = np.unique(ends * apart + senders, return_inverse=True)  # messages, by ascending target
+        targets, senders = pairs // apart, pairs % apart
+        present = np.zeros((len(rounds), len(pairs)), dtype=np.bool_)
+        present[np.repeat(np.arange(len(rounds)), [len(rows) for rows in rounds]), number] = True
+        owners, first, terms = np.unique(targets, return_index=True, return_counts=True)
+        values, known = _align_rounds(sums, owners, modulus)
+        result: list[tuple[Ids, Floats]] = []
+        for k in np.unique(terms).tolist():
+            alike = np.flatnonzero(terms == k)
+            messages = first[alike, None] + np.arange(k)
+            matrix = present[:, messages].transpose(1, 0, 2) & known[alike, :, None]
+            inverse = np.linalg.pinv(matrix.astype(np.float64), rcond=DETERMINED)
+            leverage = np.einsum("gkr,grk->gk", inverse, matrix.astype(np.float64))
+            group, column = np.nonzero(leverage > 1 - DETERMINED)
+            rows = np.einsum("cr,crd->cd", inverse[group, column], values[alike[group]])
+            result.append((messages[group, column], rows))
+        which = np.concatenate([message for message, _ in result])
+        rows = np.concatenate([values for _, values in result])
+        exact = (np.rint(rows).astype(np.int64) % modulus).astype(sums[0].values.dtype)
+        return RecoveredRows(sums[0].step, senders[which], exact), targets[which]
 
     def score(self, guess: Determined, truth: MessageTruth) -> tuple[Measurement, ...]:
         rows, targets = guess
         precisions = (replace(row, metric="precision", context=True) for row in score_recovered_rows([rows], truth))
-        return _share_read(rows, targets, truth), *precisions
-
-
-def _solve_rounds(sums: list[SeenSums], taking_part: list[Ids], modulus: int) -> Determined:
-    ends, senders = np.concatenate(taking_part).T
-    apart = senders.max(initial=0) + 1
-    pairs, number = np.unique(ends * apart + senders, return_inverse=True)  # messages, by ascending target
-    targets, senders = pairs // apart, pairs % apart
-    present = np.zeros((len(taking_part), len(pairs)), dtype=np.bool_)
-    present[np.repeat(np.arange(len(taking_part)), [len(rows) for rows in taking_part]), number] = True
-    owners, first, terms = np.unique(targets, return_index=True, return_counts=True)
-    values, known = _align_rounds(sums, owners, modulus)
-    result: list[tuple[Ids, Floats]] = []
-    for k in np.unique(terms).tolist():
-        alike = np.flatnonzero(terms == k)
-        messages = first[alike, None] + np.arange(k)
-        matrix = present[:, messages].transpose(1, 0, 2) & known[alike, :, None]
-        inverse = np.linalg.pinv(matrix.astype(np.float64), rcond=DETERMINED)
-        leverage = np.einsum("gkr,grk->gk", inverse, matrix.astype(np.float64))
-        group, column = np.nonzero(leverage > 1 - DETERMINED)
-        rows = np.einsum("cr,crd->cd", inverse[group, column], values[alike[group]])
-        result.append((messages[group, column], rows))
-    which = np.concatenate([message for message, _ in result])
-    rows = np.concatenate([values for _, values in result])
-    exact = (np.rint(rows).astype(np.int64) % modulus).astype(sums[0].values.dtype)
-    return RecoveredRows(sums[0].step, senders[which], exact), targets[which]
+        devices = len(truth.silo_of)
+        source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (rows.senders, targets))
+        secret = truth.embeddings[rows.step][source].astype(rows.values.dtype, copy=False)
+        same = exact_rows_recovered(rows.values, secret)
+        right = source[same] * devices + target[same]
+        read = np.isin(truth.edges[0] * devices + truth.edges[1], right)
+        share = node_block_proportion(read, truth.edges, devices, seed=0)
+        finding = f"{int(read.sum()):,} of {len(read):,} messages are determined by the sums of all rounds, and right."
+        return Measurement.of_share("messages read", share, finding), *precisions
 
 
 def _align_rounds(sums: list[SeenSums], owners: Ids, modulus: int) -> tuple[Floats, NDArray[np.bool_]]:
@@ -229,18 +235,6 @@ def _align_rounds(sums: list[SeenSums], owners: Ids, modulus: int) -> tuple[Floa
         values[place[here], r] = np.where(got > modulus // 2, got - modulus, got)
         known[place[here], r] = True
     return values, known
-
-
-def _share_read(rows: RecoveredRows, targets: Ids, truth: MessageTruth) -> Measurement:
-    devices = len(truth.silo_of)
-    source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (rows.senders, targets))
-    secret = truth.embeddings[rows.step][source].astype(rows.values.dtype, copy=False)
-    same = exact_rows_recovered(rows.values, secret)
-    right = source[same] * devices + target[same]
-    read = np.isin(truth.edges[0] * devices + truth.edges[1], right)
-    share = node_block_proportion(read, truth.edges, devices, seed=0)
-    finding = f"{int(read.sum()):,} of {len(read):,} messages are determined by the sums of all rounds, and right."
-    return Measurement.of_share("messages read", share, finding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,6 @@ from fgl_secure.attacks.proxies.knowledge import (
     FEDSPRAY_SUM,
     PROXIES,
     ProxyKnowledge,
-    ProxyRows,
     proxy_rows,
     share_of_cells,
 )
@@ -63,37 +62,6 @@ def whole_numbers(shares: Floats, rounding: float, most: int = MOST) -> Ids | No
     return whole[numbers[0]].astype(np.int64) if len(numbers) else None
 
 
-def whole_counts(rows: ProxyRows, row: int) -> Ids | None:
-    """The numbers behind one client's shares, int64 [C]: zeros without labelled nodes, None where none fit."""
-    shares = rows.shares[row]
-    return whole_numbers(shares, rows.rounding + rows.unit) if shares.any() else np.zeros(len(shares), dtype=np.int64)
-
-
-def one_more(before: Ids, after: Ids, most: int = MOST) -> tuple[Ids, int] | None:
-    """How many nodes of each class there were before one was added, and of which class that one is.
-
-    Shares tell counts but for a common divisor; that one node was added also tells the divisor.
-
-    Args:
-        before: int64 [C], smallest whole numbers behind the shares before; zeros where there were none.
-        after: the same afterwards.
-        most: the largest sum of counts that is tried.
-
-    Returns:
-        Counts int64 [C] before, the smallest that explain both, and the class; None where nothing does.
-    """
-    most_times = most // int(before.sum()) if before.any() else 1
-    for times in range(1, most_times + 1):
-        old = times * before
-        total = int(old.sum()) + 1
-        if total % int(after.sum()):
-            continue
-        change = after * (total // int(after.sum())) - old
-        if (change >= 0).all():  # they add up to one
-            return old, int(change.argmax())
-    return None
-
-
 def counts_from_change(change: Floats, rounding: float, most: int = MOST_ADDED) -> tuple[Ids, int] | None:
     """The same from how the sum of many clients' shares changes when a node is added at one of them.
 
@@ -122,42 +90,6 @@ def counts_from_change(change: Floats, rounding: float, most: int = MOST_ADDED) 
     return (counts[result[0]].astype(np.int64), kind) if len(result) else None
 
 
-def joined_on_grid(change: Floats, rounding: float, unit: float) -> tuple[Ids, int] | None:
-    """The same where clients round their shares to multiples of a unit, by largest remainders.
-
-    Counts are guessed from the change as if it were exact, and kept if rounding their shares again gives that change. A
-    guess may miss the true counts, and others may round to the same change.
-
-    Args:
-        change: float64 [C], the sum of shares after less that before.
-        rounding: what each entry is off by at most, for the numbers that sums work on.
-        unit: what shares are multiples of.
-
-    Returns:
-        Counts int64 [C] before, the smallest guess that fits, and the class that was added; None where nothing fits.
-    """
-    if not (np.abs(change) > rounding).any():
-        return None
-    kind, grid = int(change.argmax()), round(1 / unit)
-    if (np.abs(change - np.eye(len(change))[kind]) <= rounding).all():
-        return np.zeros(len(change), dtype=np.int64), kind
-    for m in range(1, int(np.sqrt(grid)) + 1):
-        counts = np.rint(m * (np.eye(len(change))[kind] - (m + 1) * change)).astype(np.int64)
-        if (counts < 0).any() or counts.sum() != m:
-            continue
-        more = counts + np.eye(len(change), dtype=np.int64)[kind]
-        if (np.abs(_round_shares(more, grid) - _round_shares(counts, grid) - change) <= rounding).all():
-            return counts, kind
-    return None
-
-
-def _round_shares(counts: Ids, grid: int) -> Floats:
-    """Shares float64 [C] as clients round them."""
-    units, lost = np.divmod(counts * grid, counts.sum())
-    units[np.argsort(-lost, kind="stable")[: grid - int(units.sum())]] += 1
-    return np.asarray(units / grid)
-
-
 MOST_SUMS = 2**22
 """Sums of half of the clients, at most, that are tried for one class."""
 
@@ -173,7 +105,7 @@ def only_explanation(total: float, labelled: tuple[int, ...], step: float, unit:
 
     Returns:
         int64 [K]; zeros where there is no share, None where nothing fits, or several do, or too much is to be tried
-        (`too_large`).
+        (`_too_large`).
     """
     if total < step / 2:
         return np.zeros(len(labelled), dtype=np.int64)
@@ -194,7 +126,7 @@ def only_explanation(total: float, labelled: tuple[int, ...], step: float, unit:
     return result[0] if len(result) == 1 else None
 
 
-def too_large(total: float, labelled: tuple[int, ...], step: float, unit: float) -> bool:
+def _too_large(total: float, labelled: tuple[int, ...], step: float, unit: float) -> bool:
     """Whether `only_explanation` gives up on a class because there is too much to try."""
     return total > step / 2 and _work(_choices(total, labelled, step, unit)) > MOST_SUMS
 
@@ -271,7 +203,16 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         first = rounds[0]
         clients = np.arange(len(layout.labelled)) if first.is_sum else first.clients
         labelled = tuple(layout.labelled[client] for client in clients.tolist())
-        return _explain_shares(first.round, clients, labelled, first if first.is_sum else first.total)
+        total = first if first.is_sum else first.total
+        counts = np.full((len(clients), total.shares.shape[1]), -1, dtype=np.int64)
+        step, skipped = 2 * total.rounding / len(clients), 0
+        for kind, share in enumerate(total.shares[0].tolist()):
+            figures = (share, labelled, step, total.unit)
+            result = only_explanation(*figures)
+            if result is not None:
+                counts[:, kind] = result
+            skipped += _too_large(*figures)
+        return _ExplainedCounts(first.round, clients, counts, skipped)
 
     def guess_without(
         self,
@@ -303,18 +244,6 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         )
         everywhere, random, prior = np.ones(right.shape, np.bool_), 1 / len(values), float(values.max() / values.sum())
         return (share_of_cells("counts read off one sum", right, everywhere, what, random=random, prior=prior),)
-
-
-def _explain_shares(number: int, clients: Ids, labelled: tuple[int, ...], total: ProxyRows) -> _ExplainedCounts:
-    counts = np.full((len(clients), total.shares.shape[1]), -1, dtype=np.int64)
-    step, skipped = 2 * total.rounding / len(clients), 0
-    for kind, share in enumerate(total.shares[0].tolist()):
-        known = (share, labelled, step, total.unit)
-        result = only_explanation(*known)
-        if result is not None:
-            counts[:, kind] = result
-        skipped += too_large(*known)
-    return _ExplainedCounts(number, clients, counts, skipped)
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_ProxyPartialFractions(),)

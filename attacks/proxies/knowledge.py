@@ -155,7 +155,11 @@ def proxy_rows(view: View, public: PublicParameters, knowledge: ProxyKnowledge) 
             total = _read(number, clients, sums[number], layout, rounding * max(len(among), 1), unit)
         if number in alone:
             clients, shares = alone[number]
-            rows.append(ProxyRows(number, clients, shares, _products_beside(shares, total, layout), rounding, unit))
+            products = np.full((*shares.shape, layout.width), np.nan)
+            if total is not None and total.is_sum:
+                lone = np.flatnonzero((shares > 0).sum(axis=0) == 1)
+                products[shares[:, lone].argmax(axis=0), lone] = total.products[0, lone]
+            rows.append(ProxyRows(number, clients, shares, products, rounding, unit))
         elif total is not None:
             rows.append(total)
     return tuple(rows)
@@ -164,14 +168,6 @@ def proxy_rows(view: View, public: PublicParameters, knowledge: ProxyKnowledge) 
 def _read(number: int, clients: Ids, rows: Floats, layout: ProxySlices, rounding: float, unit: float) -> ProxyRows:
     products = rows[:, layout.proxies].reshape(len(rows), layout.classes, layout.width)
     return ProxyRows(number, clients, rows[:, layout.shares], products, rounding, unit)
-
-
-def _products_beside(shares: Floats, total: ProxyRows | None, layout: ProxySlices) -> Floats:
-    products = np.full((*shares.shape, layout.width), np.nan)
-    if total is not None and total.is_sum:
-        lone = np.flatnonzero((shares > 0).sum(axis=0) == 1)
-        products[shares[:, lone].argmax(axis=0), lone] = total.products[0, lone]
-    return products
 
 
 def close(read: Floats, right: Floats) -> NDArray[np.bool_]:

@@ -17,7 +17,7 @@ from fgl_secure.attacks.base import Attack, Card
 from fgl_secure.attacks.gradients import fields, matching, single
 from fgl_secure.attacks.gradients import sums as sums_of_updates
 from fgl_secure.attacks.message_passing import codes, fingerprint, messages, relay_patterns, sums
-from fgl_secure.attacks.proxies import additions, counts, fractions
+from fgl_secure.attacks.proxies import counts, fractions
 from fgl_secure.attacks.rooted_trees import features
 from fgl_secure.attacks.structure import (
     hop_sums,
@@ -35,12 +35,13 @@ GROUP = "fgl_secure.attacks"
 
 IN_TREE: tuple[Attack[Any, Any], ...] = tuple(
     attack
-    for module in (
-        messages, codes, sums, fingerprint, relay_patterns,
-        hops, hop_sums, nsf_predictions, nsf_identity, nsf_edges, structure_gradients,
-        counts, fractions, additions, features, summands, single, fields, matching, sums_of_updates,
+    for family in (
+        *(item.ATTACKS for item in (messages, codes, sums, fingerprint, relay_patterns)),
+        *(item.ATTACKS for item in (hops, hop_sums, nsf_predictions, nsf_identity, nsf_edges, structure_gradients)),
+        counts.ATTACKS, fractions.ATTACKS, counts.ADDITIONS,
+        *(item.ATTACKS for item in (features, summands, single, fields, matching, sums_of_updates)),
     )
-    for attack in module.ATTACKS
+    for attack in family
 )  # fmt: skip
 
 PAGES: Mapping[str, str] = MappingProxyType({

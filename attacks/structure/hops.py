@@ -40,7 +40,6 @@ from fgl_secure.attacks.neighbourhoods import (
     HOP_ROWS,
     ClientEdges,
     clients_of,
-    held_matrix,
     received_terms,
     rows_of,
     stack_rows,
@@ -237,6 +236,12 @@ def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
     return sound
 
 
+def _held_matrix(entries: NDArray[Any], nodes: int) -> sparse.csr_array:
+    """Rows (v, u, value) [m, 3] as float64 CSR [nodes, nodes]; entries of one cell are added up."""
+    v, u = entries[:, 0].astype(np.int64), entries[:, 1].astype(np.int64)
+    return sparse.csr_array((entries[:, 2].astype(np.float64), (v, u)), shape=(nodes, nodes))
+
+
 @dataclass(frozen=True, slots=True)
 class _HopFingerprint(_ListedNeighbours):
     """A client explains the entries of its rows of the second power by subsets of its foreign neighbours."""
@@ -258,14 +263,21 @@ class _HopFingerprint(_ListedNeighbours):
             return None
         rows, n = stack_rows(hop_rows), view.parties.counts[Role.DEVICE]
         parts = [
-            self._explain_rows(client, held_matrix(rows.of(client.observer), n))
+            self._explain_rows(client, _held_matrix(rows.of(client.observer), n))
             for client in clients_of(view)
         ]  # fmt: skip
         return ForeignEdges.of_all(parts) if parts else None
 
     def _explain_rows(self, client: ClientEdges, squared: sparse.csr_array) -> ForeignEdges:
         rest, crossing = _foreign_part(client, squared), client.crossing
-        reciprocal = _reciprocal_degrees(rest, crossing, self.tolerance)
+        # 1 / d_w of every foreign neighbour, float64 [n]; 0 for nodes that are none or of which no entry says
+        # anything.
+        at_itself = sparse.coo_array(rest.multiply(crossing))
+        smallest = np.full(rest.shape[0], np.inf)
+        np.minimum.at(smallest, at_itself.col, at_itself.data)
+        said = np.isfinite(smallest) & (smallest > self.tolerance)
+        degree = np.rint(1 / np.where(said, smallest, 1.0))
+        reciprocal = np.where(said, 1 / np.maximum(degree, 1), 0.0)
         n = len(client.owned)
         agree, differ = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         informative = np.zeros(n, dtype=np.int64)  # rows that could say something about a neighbour
@@ -302,22 +314,6 @@ def _foreign_part(client: ClientEdges, squared: sparse.csr_array) -> sparse.csr_
     degree = looped.sum(axis=1)
     within = looped @ sparse.diags_array(is_own / np.maximum(degree, 1))
     return sparse.csr_array(sparse.diags_array(degree) @ squared - within @ looped)
-
-
-def _reciprocal_degrees(rest: sparse.csr_array, crossing: sparse.csr_array, tolerance: float) -> Floats:
-    """1 / d_w of every foreign neighbour, float64 [n]; 0 for nodes that are none or of which no entry says anything.
-
-    Args:
-        rest: see `_foreign_part`.
-        crossing: 0/1 CSR [n, n], which foreign nodes are neighbours of which own ones.
-        tolerance: smaller values count as zero.
-    """
-    at_itself = sparse.coo_array(rest.multiply(crossing))
-    smallest = np.full(rest.shape[0], np.inf)
-    np.minimum.at(smallest, at_itself.col, at_itself.data)
-    said = np.isfinite(smallest) & (smallest > tolerance)
-    degree = np.rint(1 / np.where(said, smallest, 1.0))
-    return np.where(said, 1 / np.maximum(degree, 1), 0.0)
 
 
 def one_explanation(terms: Floats, values: Floats, tolerance: float) -> tuple[Ids, NDArray[np.bool_]]:
@@ -430,7 +426,7 @@ class _CombinedColumns(Attack[tuple[_ColumnDirections, ...], StructureTruth]):
         if not combined_rows:
             return None
         rows, n = stack_rows(combined_rows), view.parties.counts[Role.DEVICE]
-        result = (_directions(client, held_matrix(rows.of(client.observer), n)) for client in clients_of(view))
+        result = (_directions(client, _held_matrix(rows.of(client.observer), n)) for client in clients_of(view))
         return tuple(item for item in result if item.directions.nnz) or None
 
     def score(self, guess: tuple[_ColumnDirections, ...], truth: StructureTruth) -> tuple[Measurement, ...]:

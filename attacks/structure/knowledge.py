@@ -142,7 +142,18 @@ class HeldFeatures:
 
 def foreign_features(view: View) -> dict[int, HeldFeatures]:
     """The structure features of other clients' nodes, by observing client: as held in the end, else as received."""
-    received = _received_rows(view)
+    # Rows (node, s_u) as sent, and the index of their sender, by receiver.
+    result: dict[int, list[tuple[Floats, Ids]]] = {}
+    for batch in view.messages(Phase.STRUCTURE_FEATURES):
+        payload = np.asarray(batch.payload, dtype=np.float64)
+        owners = view.parties.index_of(batch.senders, Role.SILO)
+        for client in np.unique(batch.receivers).tolist():
+            here = batch.receivers == client
+            result.setdefault(client, []).append((payload[here], owners[here]))
+    received = {
+        client: (np.concatenate([rows for rows, _ in parts]), np.concatenate([owners for _, owners in parts]))
+        for client, parts in result.items()
+    }
     last_rows = _last_rows(view, SHARED_FEATURES)
     clients = sorted(set(received) | set(last_rows))
     return {client: _join_rows(last_rows.get(client), received.get(client)) for client in clients}
@@ -161,21 +172,6 @@ def embed_features(features: HeldFeatures, model: EmbeddingModel) -> Floats:
 def own_rows(view: View, name: str) -> dict[int, Ids]:
     """Rows of whole numbers that a client knows from the start, by client: int64 [m, k]."""
     return {client: rows.astype(np.int64) for client, rows in _last_rows(view, name).items()}
-
-
-def _received_rows(view: View) -> dict[int, tuple[Floats, Ids]]:
-    """Rows (node, s_u) as sent, and the index of their sender, by receiver."""
-    result: dict[int, list[tuple[Floats, Ids]]] = {}
-    for batch in view.messages(Phase.STRUCTURE_FEATURES):
-        payload = np.asarray(batch.payload, dtype=np.float64)
-        owners = view.parties.index_of(batch.senders, Role.SILO)
-        for client in np.unique(batch.receivers).tolist():
-            here = batch.receivers == client
-            result.setdefault(client, []).append((payload[here], owners[here]))
-    return {
-        client: (np.concatenate([rows for rows, _ in parts]), np.concatenate([owners for _, owners in parts]))
-        for client, parts in result.items()
-    }
 
 
 def _last_rows(view: View, name: str) -> dict[int, NDArray[Any]]:
@@ -208,9 +204,6 @@ def _join_rows(rows: NDArray[Any] | None, received: tuple[Floats, Ids] | None) -
 WHOLE = 1e-3
 """How far the reciprocal of a return probability may be from a whole number, in single precision."""
 
-DIGITS = 5
-"""Decimal digits of sums of reciprocals that survive single precision."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReturnSums:
@@ -239,26 +232,6 @@ def neighbour_sums(values: Floats) -> ReturnSums | None:
     if column + 2 < values.shape[1]:
         squares = values[:, column + 2] * looped - 1 / looped**2 - 2 * reciprocals / looped
     return ReturnSums(looped.astype(np.int64) - 1, reciprocals, squares)
-
-
-def _one_hot(values: Floats) -> Ids | None:
-    """The place of the one in each row of zeros and ones, int64 [m]; None where rows are anything else."""
-    flags = ((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()
-    return values.argmax(axis=1).astype(np.int64) if flags and values.shape[1] > 1 else None
-
-
-def degree_hashes(values: Floats) -> NDArray[np.float64] | None:
-    """What can be read off features [m, d] for certain of degrees, and of neighbours' degrees in sorted order.
-
-    Returns:
-        float64 [m, k], rows equal where these are equal; None for features that say neither.
-    """
-    sums = neighbour_sums(values)
-    if sums is not None:
-        columns = (sums.degrees, np.round(sums.reciprocals, DIGITS), np.round(np.nan_to_num(sums.squares), DIGITS - 1))
-        return np.stack(columns, axis=1).astype(np.float64)
-    places = _one_hot(values)
-    return None if places is None else places[:, None].astype(np.float64)
 
 
 def _first_return(values: Floats) -> int | None:

@@ -21,16 +21,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from fgl_secure.attacks.areas import Ranking, area, area_interval
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.neighbourhoods import (
-    OWN_EDGES,
-    degree_words,
-    ego_networks,
-    neighbour_degrees,
-    undirected_adjacency,
-)
+from fgl_secure.attacks.neighbourhoods import OWN_EDGES, degree_words, ego_networks, undirected_adjacency
 from fgl_secure.attacks.recovery import largest_share
 from fgl_secure.attacks.structure.knowledge import (
     FEDSTRUCT,
@@ -170,6 +165,16 @@ def _read_degrees(view: View) -> list[_ReadDegrees]:
     return degrees
 
 
+def _neighbour_degrees(adjacency: sparse.csr_array) -> Ids:
+    """Names of the sorted degrees of each node's neighbours, int64 [n]: the sum of their `degree_words`.
+
+    Args:
+        adjacency: 0/1 [n, n], symmetric, without a diagonal.
+    """
+    degrees = np.asarray(adjacency.sum(axis=1), dtype=np.int64)
+    return np.asarray((adjacency.astype(np.uint64) @ degree_words(degrees)).view(np.int64))
+
+
 class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
     """A client solves return probabilities for the degrees of foreign nodes and of their neighbours."""
 
@@ -190,7 +195,7 @@ class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
         nodes on what it sees knows but part of the edges of the others'.
         """
         adjacency = undirected_adjacency(truth.edges, len(truth.silo_of))
-        degrees, around = ego_networks(adjacency)[0], neighbour_degrees(adjacency)
+        degrees, around = ego_networks(adjacency)[0], _neighbour_degrees(adjacency)
         nodes = np.concatenate([item.nodes for item in guess])
         read = np.concatenate([item.degrees for item in guess])
         names = [neighbours for item in guess for neighbours in item.neighbours]
@@ -203,7 +208,7 @@ class _NsfWalkDegrees(Attack[list[_ReadDegrees], StructureTruth]):
 
 
 def _name(degrees: Ids) -> int:
-    """The name that `neighbour_degrees` gives to a multiset."""
+    """The name that `_neighbour_degrees` gives to a multiset."""
     return int(degree_words(degrees).sum(dtype=np.uint64).view(np.int64))
 
 
@@ -237,7 +242,15 @@ def _sample_pairs(
     """
     pairs = _some(_among(edges, nodes), most, rng)
     anywhere = nodes[rng.integers(max(len(nodes), 1), size=pairs.shape)] if pairs.size else pairs
-    alike = _with_another_end(pairs, edges, owner_of, nodes, rng)
+    # Edges with the second end moved to a random node of the same owner, such that they are none.
+    moved = pairs.copy()
+    for _ in range(ATTEMPTS):
+        wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
+        ends = moved[1, wrong]
+        for owner in np.unique(owner_of[ends]).tolist():
+            here = owner_of[ends] == owner
+            moved[1, wrong[here]] = rng.choice(nodes[owner_of[nodes] == owner], size=int(here.sum()))
+    alike = moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
     apart = anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])]
     return pairs, alike, apart, _some(_among(far, nodes), most, rng)
 
@@ -249,18 +262,6 @@ def _some(pairs: Ids, most: int, rng: np.random.Generator) -> Ids:
 def _among(pairs: Ids, nodes: Ids) -> Ids:
     """Pairs with both ends among nodes, each once: the first below the second."""
     return pairs[:, (pairs[0] < pairs[1]) & np.isin(pairs, nodes).all(axis=0)]
-
-
-def _with_another_end(pairs: Ids, edges: Ids, owner_of: Ids, pool: Ids, rng: np.random.Generator) -> Ids:
-    """Edges with the second end moved to a random node of the same owner, such that they are none."""
-    moved = pairs.copy()
-    for _ in range(ATTEMPTS):
-        wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
-        ends = moved[1, wrong]
-        for owner in np.unique(owner_of[ends]).tolist():
-            here = owner_of[ends] == owner
-            moved[1, wrong[here]] = rng.choice(pool[owner_of[pool] == owner], size=int(here.sum()))
-    return moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
 
 
 def _is_edge(pairs: Ids, edges: Ids, size: int) -> NDArray[np.bool_]:
@@ -416,18 +417,7 @@ def _likely(read_degrees: _ReadDegrees, own: Ids | None) -> PairScores:
     That is the probability of the edge where edges fall at random under these counts.
     """
     degrees, place = np.unique(read_degrees.degrees, return_inverse=True)
-    towards = _towards(read_degrees, degrees)
-    if own is not None:
-        towards = np.maximum(towards - _own_neighbour_counts(read_degrees.nodes, own, degrees), 0)
-    between = np.zeros((len(degrees), len(degrees)))
-    np.add.at(between, place, towards)
-    share = np.divide(towards, between[place], out=np.zeros_like(towards), where=between[place] > 0)
-    which = np.eye(len(degrees))[place]
-    return PairScores(read_degrees.observer, read_degrees.nodes, ((share, which), (which, towards)))
-
-
-def _towards(read_degrees: _ReadDegrees, degrees: Ids) -> Floats:
-    """Neighbours of each degree, float64 [m, k]; where they are open, as an edge's end has them on average."""
+    # Neighbours of each degree, float64 [m, k]; where they are open, as an edge's end has them on average.
     ends = np.array([(read_degrees.degrees == degree).sum() * degree for degree in degrees], dtype=np.float64)
     average = ends / max(float(ends.sum()), 1.0)
     towards = read_degrees.degrees[:, None] * average
@@ -435,7 +425,13 @@ def _towards(read_degrees: _ReadDegrees, degrees: Ids) -> Floats:
         if neighbours is not None:
             there = neighbours[np.isin(neighbours, degrees)]
             towards[row] = np.bincount(np.searchsorted(degrees, there), minlength=len(degrees))
-    return towards
+    if own is not None:
+        towards = np.maximum(towards - _own_neighbour_counts(read_degrees.nodes, own, degrees), 0)
+    between = np.zeros((len(degrees), len(degrees)))
+    np.add.at(between, place, towards)
+    share = np.divide(towards, between[place], out=np.zeros_like(towards), where=between[place] > 0)
+    which = np.eye(len(degrees))[place]
+    return PairScores(read_degrees.observer, read_degrees.nodes, ((share, which), (which, towards)))
 
 
 def _own_neighbour_counts(nodes: Ids, own: Ids, degrees: Ids) -> Floats:

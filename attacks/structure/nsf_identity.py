@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import min_weight_full_bipartite_matching
@@ -28,8 +29,8 @@ from fgl_secure.attacks.structure.knowledge import (
     STRUCTURE,
     CrawledGraph,
     HeldFeatures,
-    degree_hashes,
     foreign_features,
+    neighbour_sums,
     own_rows,
 )
 from fgl_secure.attacks.truth import StructureTruth
@@ -217,9 +218,29 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
         return tuple(_share_named(f"top-{count}", guess, truth, count) for count in self.first)
 
 
+DIGITS = 5
+"""Decimal digits of sums of reciprocals that survive single precision."""
+
+
+def _degree_hashes(values: Floats) -> NDArray[np.float64] | None:
+    """What can be read off features [m, d] for certain of degrees, and of neighbours' degrees in sorted order.
+
+    Returns:
+        float64 [m, k], rows equal where these are equal; None for features that say neither.
+    """
+    sums = neighbour_sums(values)
+    if sums is not None:
+        columns = (sums.degrees, np.round(sums.reciprocals, DIGITS), np.round(np.nan_to_num(sums.squares), DIGITS - 1))
+        return np.stack(columns, axis=1).astype(np.float64)
+    # The place of the one in each row of zeros and ones, int64 [m]; None where rows are anything else.
+    flags = ((values == 0) | (values == 1)).all() and (values.sum(axis=1) == 1).all()
+    places = values.argmax(axis=1).astype(np.int64) if flags and values.shape[1] > 1 else None
+    return None if places is None else places[:, None].astype(np.float64)
+
+
 def by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | None:
     """Names inside buckets of equal degree and equal degrees of neighbours, as the features tell both."""
-    hashes, listed = degree_hashes(rows), degree_hashes(table)
+    hashes, listed = _degree_hashes(rows), _degree_hashes(table)
     if hashes is None or listed is None or hashes.shape[1] != listed.shape[1]:
         return None
     _, bucket = np.unique(np.concatenate([hashes, listed]), axis=0, return_inverse=True)
@@ -246,20 +267,6 @@ def _features_of_copy(crawled_graph: CrawledGraph) -> Floats | None:
 
 ECCENTRICITY = 0.5
 """By how many standard deviations of the scores the best must lead the second best."""
-
-
-def _common_neighbours(left: sparse.csr_array, right: sparse.csr_array, mapping: Ids) -> sparse.csr_array:
-    """How many matched neighbours every pair of nodes has in common: float64 [n, k], sparse.
-
-    Args:
-        left: 0/1 [n, n], symmetric.
-        right: 0/1 [k, k], symmetric.
-        mapping: int64 [n], the right node of each left node, -1 where there is none.
-    """
-    known = np.flatnonzero(mapping >= 0)
-    ends = (known, mapping[known])
-    matched = sparse.csr_array((np.ones(len(known)), ends), shape=(left.shape[0], right.shape[0]))
-    return sparse.csr_array(left.astype(np.float64) @ matched @ right.astype(np.float64))
 
 
 def _eccentric_best(scores: sparse.csr_array) -> Ids:
@@ -350,7 +357,13 @@ def _at_client(
     nodes, owners = abroad[external], edges[first[external], 2]
     mapping = np.full(size, -1, dtype=np.int64)
     mapping[own_names[:, 0]] = own_names[:, 1]
-    every = _common_neighbours(undirected_adjacency(edges[:, :2].T, size), listed.adjacency, mapping)[nodes]
+    # How many matched neighbours every pair of nodes has in common: float64 [n, k], sparse.
+    left = undirected_adjacency(edges[:, :2].T, size)
+    right = listed.adjacency
+    known = np.flatnonzero(mapping >= 0)
+    ends = (known, mapping[known])
+    matched = sparse.csr_array((np.ones(len(known)), ends), shape=(left.shape[0], right.shape[0]))
+    every = sparse.csr_array(left.astype(np.float64) @ matched @ right.astype(np.float64))[nodes]
     pairs = sparse.csr_array(every).tocoo()
     same = owners[pairs.row] == listed.owner_of[pairs.col]  # nodes of different clients can't be the same
     common = sparse.csr_array((pairs.data[same], (pairs.row[same], pairs.col[same])), shape=pairs.shape)

@@ -75,7 +75,13 @@ class _KnownNodes:
 
     def _tables(self) -> tuple[Floats, Floats]:
         both = comparable(np.concatenate([self.foreign.values, self.own.values]))
-        return _standardise(both[: len(self.foreign.nodes)], both[len(self.foreign.nodes) :])
+        # Two tables in units of the standard deviations of the second; columns of zeros and ones stay as they are.
+        rows = both[: len(self.foreign.nodes)]
+        table = both[len(self.foreign.nodes) :]
+        spread = table.std(axis=0)
+        flags = ((table == 0) | (table == 1)).all(axis=0) & ((rows == 0) | (rows == 1)).all(axis=0)
+        unit = np.where(flags | (spread == 0), 1.0, spread)
+        return rows / unit, table / unit
 
     def _nearest(self, rows: Floats, table: Floats, among: Ids) -> Ids:
         nearest_rows = nearest(rows, table[among], 1, np.random.default_rng(self.client))[:, 0]
@@ -90,14 +96,6 @@ def _known_nodes(view: View) -> list[_KnownNodes]:
         _KnownNodes(client, foreign[client], own[client], undirected_adjacency(edges[client][:, :2].T, size))
         for client in sorted(set(foreign) & set(own) & set(edges))
     ]
-
-
-def _standardise(rows: Floats, table: Floats) -> tuple[Floats, Floats]:
-    """Two tables in units of the standard deviations of the second; columns of zeros and ones stay as they are."""
-    spread = table.std(axis=0)
-    flags = ((table == 0) | (table == 1)).all(axis=0) & ((rows == 0) | (rows == 1)).all(axis=0)
-    unit = np.where(flags | (spread == 0), 1.0, spread)
-    return rows / unit, table / unit
 
 
 def _degree_column(table: Floats, degrees: Ids) -> int | None:

@@ -52,7 +52,7 @@ def _gradient_rows(view: View) -> NodeClaims | None:
     return _nonzero(np.repeat(senders, len(nodes)), np.tile(nodes, len(senders)), vectors)
 
 
-def logit_gradients(rows: NodeClaims, model: EmbeddingModel) -> Floats:
+def _logit_gradients(rows: NodeClaims, model: EmbeddingModel) -> Floats:
     """Gradients in the logits, float64 [k, c]: the rows themselves, or their least-squares solution.
 
     A row is J^T delta with J the Jacobian [c, d] of the embedding at the node's features.
@@ -103,7 +103,7 @@ class _StructureGradientLabels(InformedAttack[NodeClaims, EmbeddingModel, Struct
         result = _gradient_rows(view)
         if result is None or not len(result.nodes):
             return None
-        labels = logit_gradients(result, known).argmin(axis=1)
+        labels = _logit_gradients(result, known).argmin(axis=1)
         return NodeClaims(result.observers, result.nodes, labels.astype(np.int64))
 
     def score(self, guess: NodeClaims, truth: StructureTruth) -> tuple[Measurement, ...]:

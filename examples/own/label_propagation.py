@@ -7,8 +7,8 @@ import torch
 
 from fgl_secure.auditing.method import ProgramMethod
 from fgl_secure.config_fields import choice
+from fgl_secure.training.loop import TrainingRounds
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.rounds import TrainingRounds
 
 
 class Propagation(TrainingRounds):

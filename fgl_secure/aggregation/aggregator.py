@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from fgl_secure.aggregation.arguments import (
     DEFAULT_LIMITS,
     Limits,
     bytes_of,
     check_kind,
-    flag_of,
     integer_of,
     list_of,
     number_of,
@@ -21,26 +23,94 @@ from fgl_secure.aggregation.client_round import ClientRound, Place
 from fgl_secure.aggregation.encoding import IntegerRule, RoundingErrors
 from fgl_secure.aggregation.layout import TensorLayout, Tree
 from fgl_secure.aggregation.privacy import DistributedNoise, EpsilonLedger
-from fgl_secure.aggregation.record import RoundRecord
+from fgl_secure.aggregation.record import RoundOutcome, RoundRecord, recording_for, warn_of_lost_updates
 from fgl_secure.aggregation.report import LabelTest, RoundComparison, write_report
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.server_round import ServerRound
-from fgl_secure.aggregation.simulation import ClientUpdates, RoundInputs, UpdateFactory, simulate_round
-from fgl_secure.aggregation.sums import Opening
+from fgl_secure.aggregation.simulation import ClientUpdates, RoundInputs, UpdateFactory
+from fgl_secure.aggregation.sums import Opening, SumKind
 from fgl_secure.algebra import Weighing
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.errors import InputError, UnknownNameError
+from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
 from fgl_secure.host import numpy_settings
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.identity import Identities, Identity
 from fgl_secure.protocols.scheme import Rounding, Scheme
-from fgl_secure.runtime import Claim
+from fgl_secure.runtime import Channel, Claim, Role
 from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.schemes import server_scheme
+from fgl_secure.typing import Integers
 
 _DEFAULT_SCHEME = "pairwise-masking"
 _MOST_ROUNDS = 2**32
 _DEFAULT_WEIGHT_BOUND = 2.0**20
 """Numbers of training examples fit; every bit of it is a bit less behind the binary point."""
+
+
+def _flag_of(value: Any, name: str) -> bool:
+    """Return a truth value of Python or numpy, or 0 or 1, as a bool: text that says "no" would count as true.
+
+    Raises:
+        InputError: it is none; names the argument.
+    """
+    if not isinstance(value, bool | np.bool_) and not (type(value) is int and value in (0, 1)):
+        raise InputError(f"{name} must be True or False; found {type(value).__name__}")
+    return bool(value)
+
+
+def _simulate_round(
+    inputs: RoundInputs, number: int, bounds: Mapping[str, float] | None
+) -> tuple[Any, RoundRecord, Mapping[str, float] | None]:
+    """One round.
+
+    Args:
+        inputs: what clients bring.
+        number: of the round in the session.
+        bounds: ranges, as a round before found them.
+
+    Returns:
+        The mean, what was seen of the round, and the ranges that hold now.
+
+    Raises:
+        InputError: a client refuses its mapping or weight; names the client.
+        TooFewClientsError: fewer than the threshold are left.
+    """
+    rules, layout, start = inputs.rules, inputs.layout, time.perf_counter()
+    loss = inputs.arrives if inputs.loses else None
+    channel = Channel(rules.parties, inputs.coins, recording_for(rules, layout), loss)
+    opening = Opening(layout, bounds if rules.finds_ranges(layout) else None)
+    purpose = rules.first(opening)
+    while True:
+        summed = _compute_sum(inputs, channel, purpose, number, opening)
+        if purpose.is_mean and summed is not None:
+            total, included = summed
+            break
+        if summed is not None:
+            opening = rules.next_opening(purpose, opening, summed[0])
+        purpose = rules.after(purpose, layout)
+    outcome = RoundOutcome(rules, opening, total, included)
+    mean, weights = outcome.mean, {client: number_of(inputs.weights[client], "weight") for client in included}
+    counted, code = [client for client in included if weights[client]], rules.code(opening)
+    warn_of_lost_updates(rules, code, inputs.mappings, counted, sum(weights.values()), mean)
+    for client in included:
+        if client in inputs.kept:
+            inputs.kept[client].settle()
+    return mean, outcome.record(number, channel, time.perf_counter() - start), opening.bounds
+
+
+def _compute_sum(
+    inputs: RoundInputs, channel: Channel, purpose: SumKind, number: int, opening: Opening
+) -> tuple[Integers, tuple[int, ...]] | None:
+    """One sum, int64 [length], and whose vectors are in it; None where it was vetoed."""
+    rules, (vectors, vetoes) = inputs.rules, inputs.vectors(purpose, opening)
+    collective = Collective(rules.scheme, rules.topology(purpose, opening), channel)
+    total: Integers = collective.sum(vectors, rules.step(purpose, number), vetoes)[0]
+    if collective.is_vetoed:
+        return None
+    included = collective.contributors
+    if included is None:
+        raise ProtocolError("scheme must say whose vectors are in a sum; it does not")
+    return total, tuple(np.flatnonzero(np.isin(rules.parties.ids(Role.SILO), included)).tolist())
 
 
 class SecureAggregator:
@@ -139,7 +209,7 @@ class SecureAggregator:
             check_kind(limits, Limits, "limits")
         _check_coins(coins)
         scheme_at_precision = _scheme(scheme, None if threshold is None else integer_of(threshold, "threshold"))
-        rounding = Rounding.ERROR_FEEDBACK if flag_of(error_feedback, "error_feedback") else Rounding.FRESH
+        rounding = Rounding.ERROR_FEEDBACK if _flag_of(error_feedback, "error_feedback") else Rounding.FRESH
         if precision is not None or rounding is Rounding.ERROR_FEEDBACK:
             scheme_at_precision = scheme_at_precision.at_precision(integer_of(precision, "precision"), rounding)
         if weight_bound is None:
@@ -157,8 +227,8 @@ class SecureAggregator:
             integers=IntegerRule(integers),
             privacy=privacy,
             k_min=integer_of(k_min, "k_min"),
-            watched=flag_of(watched, "watched"),
-            clip=flag_of(clip, "clip"),
+            watched=_flag_of(watched, "watched"),
+            clip=_flag_of(clip, "clip"),
         )
         limits = limits or replace(DEFAULT_LIMITS, clients=max(DEFAULT_LIMITS.clients, rules.clients))
         limits.check_clients(rules.clients)
@@ -242,7 +312,7 @@ class SecureAggregator:
         bounds, number = self._begin_round(updates.layout)
         rounding_errors = {index: self._kept_by(index) for index in present} if self._rules.feeds_back else {}
         inputs = RoundInputs(self._rules, updates, counted, dropped_clients, self._coins, rounding_errors)
-        mean, self._last, self._bounds = simulate_round(inputs, number, bounds)
+        mean, self._last, self._bounds = _simulate_round(inputs, number, bounds)
         return mean
 
     @numpy_settings()

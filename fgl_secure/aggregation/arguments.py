@@ -43,17 +43,6 @@ def number_of(value: Any, name: str) -> float:
         raise InputError(f"{name} must be a number; found {kind}") from error
 
 
-def flag_of(value: Any, name: str) -> bool:
-    """Return a truth value of Python or numpy, or 0 or 1, as a bool: text that says "no" would count as true.
-
-    Raises:
-        InputError: it is none; names the argument.
-    """
-    if not isinstance(value, bool | np.bool_) and not (type(value) is int and value in (0, 1)):
-        raise InputError(f"{name} must be True or False; found {type(value).__name__}")
-    return bool(value)
-
-
 def check_kind(value: Any, kind: Any, name: str, remedy: str = "") -> None:
     """Check that a value is of a class.
 

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from fgl_secure.aggregation.layout import TensorEntry, TensorLayout, Tree
 from fgl_secure.aggregation.rules import Code, Rules
-from fgl_secure.aggregation.sums import Opening, SumKind, only_opened, withheld_entries
+from fgl_secure.aggregation.sums import Opening, SumKind, only_opened, read_entries
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError, PrecisionWarning, ProtocolError
 from fgl_secure.runtime import Channel, MessageBatch, Recording, Role, Traffic, Transcript
-from fgl_secure.typing import Integers
+from fgl_secure.typing import Flags, Integers
 
 _LEAST_BITS = 8
 """A client's largest number must keep so many bits."""
@@ -285,6 +285,14 @@ def _words(value: NDArray[Any]) -> NDArray[np.int64]:
     return np.frombuffer(data, dtype="<i8", count=len(data) // 8).astype(np.int64)
 
 
+def _withheld_entries(opening: Opening) -> Mapping[str, Flags]:
+    """For each tensor, in its shape, which entries stay closed; empty where all are opened whoever contributes."""
+    if opening.opened is None:
+        return {}
+    closed = ~read_entries(opening.opened, opening.layout.size)
+    return {entry.name: closed[place].reshape(entry.shape) for entry, place in opening.layout.places()}
+
+
 class RoundOutcome:
     """The sum of a round, and what follows from it.
 
@@ -305,7 +313,13 @@ class RoundOutcome:
     def mean(self) -> dict[str, Any]:
         """See `ServerRound.result`."""
         if self._mean is None:
-            self._check_weight(self._code.weight(self._total))
+            weight = self._code.weight(self._total)
+            most = len(self.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
+            if weight > most:
+                raise ProtocolError(
+                    f"weights of {len(self.included)} clients must add up to {most:,} units at most; they do not, "
+                    f"so that a client must have handed in something else"
+                )
             self._check_closed()
             self._mean = self._code.decode(self._total)
         return self._mean
@@ -341,7 +355,7 @@ class RoundOutcome:
             units=self._code.units,
             error_bound=self._code.errors(total, len(self.included)),
             k_min=rules.k_min,
-            withheld=withheld_entries(self._opening),
+            withheld=_withheld_entries(self._opening),
             transcript=channel.transcript,
             width=self._code.width,
             seconds=seconds,
@@ -352,12 +366,4 @@ class RoundOutcome:
             raise ProtocolError(
                 "entries that stay closed must be 0 at all clients; one is not, so that a client must have handed in "
                 "something else"
-            )
-
-    def _check_weight(self, weight: int) -> None:
-        most = len(self.included) * (1 if self._rules.privacy is not None else self._rules.weighing.most)
-        if weight > most:
-            raise ProtocolError(
-                f"weights of {len(self.included)} clients must add up to {most:,} units at most; they do not, "
-                f"so that a client must have handed in something else"
             )

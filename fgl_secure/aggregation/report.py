@@ -43,7 +43,7 @@ class LabelTest:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RulerReading:
+class _RulerReading:
     """What one ruler measures on what the server has of the included clients.
 
     Attributes:
@@ -74,8 +74,8 @@ class RoundComparison:
 
     clients: tuple[int, ...]
     entries: int
-    clear: RulerReading
-    arrived: RulerReading
+    clear: _RulerReading
+    arrived: _RulerReading
     chance: float
     label_chance: float | None
 
@@ -99,7 +99,7 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
     if labels is not None:
         check_kind(labels, LabelTest, "labels")
     clients = record.included
-    arrived = [observed_update(record, client) for client in clients]
+    arrived = [_observed_update(record, client) for client in clients]
     entries = min(record.layout.size, *(len(row) for row in arrived))
     clear = np.stack([record.layout.flatten(updates[client])[:entries] for client in clients])
     if not np.isfinite(clear).all():
@@ -117,7 +117,7 @@ def compare(record: RoundRecord, updates: Sequence[Any], labels: LabelTest | Non
     )
 
 
-def observed_update(record: RoundRecord, client: int) -> Floats:
+def _observed_update(record: RoundRecord, client: int) -> Floats:
     """The numbers in what arrived of a client, in the updates' unit as far as the server can tell.
 
     Words are read as elements of the ring, those of the upper half as negative, and multiplied by their tensor's unit,
@@ -177,9 +177,9 @@ def _count_labels(labels: Any, classes: int) -> Integers:
     return np.bincount(result.astype(np.int64), minlength=classes).astype(np.int64)
 
 
-def _reading(rows: Floats, matches: Floats, aims: _Aims | None) -> RulerReading:
+def _reading(rows: Floats, matches: Floats, aims: _Aims | None) -> _RulerReading:
     recognised = float((matches.argmax(axis=1) == np.arange(len(matches))).mean())
-    return RulerReading(rows, matches, recognised, None if aims is None else aims.read(rows))
+    return _RulerReading(rows, matches, recognised, None if aims is None else aims.read(rows))
 
 
 def _correlations(rows: Floats, updates: Floats) -> Floats:
@@ -253,12 +253,12 @@ def write_report(
     return result
 
 
-def _first(reading: RulerReading) -> dict[str, Any]:
+def _first(reading: _RulerReading) -> dict[str, Any]:
     row = reading.rows[0]
     return {"entries": row[:_SHOWN].tolist(), "mean": float(row.mean()), "deviation": float(row.std())}
 
 
-def _cells(reading: RulerReading) -> list[tuple[int, int, float, str]]:
+def _cells(reading: _RulerReading) -> list[tuple[int, int, float, str]]:
     cells = reading.matches[:_MOST_SHOWN, :_MOST_SHOWN]
     return [
         (column, row, float(value), f"hsl(215, 75%, {96 - 62 * min(1.0, abs(float(value))):.0f}%)")

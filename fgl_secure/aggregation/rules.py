@@ -10,6 +10,8 @@ from dataclasses import astuple, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from fgl_secure.aggregation.encoding import (
     IntegerRule,
     RoundedEncoding,
@@ -20,16 +22,7 @@ from fgl_secure.aggregation.encoding import (
 )
 from fgl_secure.aggregation.layout import TensorLayout, Tree
 from fgl_secure.aggregation.privacy import DistributedNoise, NoisyEncoding, perturbation_for
-from fgl_secure.aggregation.sums import (
-    HEADROOM_BITS,
-    STEP,
-    Opening,
-    RangeLevels,
-    SumKind,
-    counts_of,
-    only_opened,
-    opened_entries,
-)
+from fgl_secure.aggregation.sums import HEADROOM_BITS, STEP, Opening, RangeLevels, SumKind, only_opened, opened_entries
 from fgl_secure.algebra import UNWEIGHTED, Weighing
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.streams import ModularRing
@@ -60,6 +53,12 @@ _LARGEST_SUM = 2**62
 """Of a scheme that names no limit."""
 Code = TensorEncoding | RoundedEncoding | NoisyEncoding
 """How mappings are written as vectors that are added up."""
+
+
+def _counts_of(vector: Integers) -> Integers:
+    """1 where a vector int64 [P + 1] is not 0, and 0 elsewhere: int64 [P], without its weight."""
+    marks: Integers = (vector[:-1] != 0).astype(np.int64)
+    return marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +211,7 @@ class Rules:
             weighed = weigh_tensors(opening.layout, mapping, self.weighing, weight, kept) if rounds else None
             return self.levels(opening).encode(mapping, coins, weighed)
         encoded = self.code(opening, coins, kept).encode(mapping, weight)
-        return counts_of(encoded) if purpose is SumKind.CONTRIBUTOR_COUNT else only_opened(encoded, opening.opened)
+        return _counts_of(encoded) if purpose is SumKind.CONTRIBUTOR_COUNT else only_opened(encoded, opening.opened)
 
     def levels(self, opening: Opening) -> RangeLevels:
         """The levels of a sum that finds ranges, above those that are known.

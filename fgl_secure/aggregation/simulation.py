@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,16 +12,14 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 
-from fgl_secure.aggregation.arguments import number_of
 from fgl_secure.aggregation.encoding import RoundingErrors
 from fgl_secure.aggregation.layout import Arrays, TensorLayout, Tree
-from fgl_secure.aggregation.record import RoundOutcome, RoundRecord, is_kept, recording_for, warn_of_lost_updates
+from fgl_secure.aggregation.record import is_kept
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import Opening, SumKind
 from fgl_secure.coins import Coins
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
-from fgl_secure.protocols.collective import Collective
-from fgl_secure.runtime import Channel, LazyArray, Phase, Role, Step
+from fgl_secure.errors import FieldRangeError, InputError
+from fgl_secure.runtime import LazyArray, Phase, Role, Step
 from fgl_secure.typing import Flags, Ids, Integers
 
 UpdateFactory = Callable[[], Tree]
@@ -43,13 +40,13 @@ class ClientUpdates(Mapping[int, Arrays]):
     def __init__(self, updates: Mapping[int, Tree | UpdateFactory]) -> None:
         self._makers, in_memory = dict[int, UpdateFactory](), dict[int, Any]()
         for index, item in updates.items():
-            with naming(index):
+            with _naming(index):
                 if _makes(item):
                     self._makers[index] = item
                 else:
                     in_memory[index] = item
         first = next(iter(updates))
-        with naming(first):
+        with _naming(first):
             self.layout = TensorLayout.of(self._makers[first]() if first in self._makers else in_memory[first])
         """That of the first one."""
         self._kept = {index: self._arrays(item, index) for index, item in in_memory.items()}
@@ -61,7 +58,7 @@ class ClientUpdates(Mapping[int, Arrays]):
         return self._kept[index]
 
     def _arrays(self, mapping: Tree, index: int) -> Arrays:
-        with naming(index):
+        with _naming(index):
             return self.layout.arrays(mapping, f"client {index}")
 
     def __iter__(self) -> Iterator[int]:
@@ -75,7 +72,7 @@ class ClientUpdates(Mapping[int, Arrays]):
 
 
 @contextmanager
-def naming(index: int) -> Iterator[None]:
+def _naming(index: int) -> Iterator[None]:
     """Put the number of a client before what is wrong with its input."""
     try:
         yield
@@ -152,7 +149,7 @@ class RoundInputs:
         rows = None if self._reads_later(purpose) else np.zeros(shape, dtype=np.int64)
         for index in filter(self._is_there, self.mappings):
             update = self.mappings[index]
-            with naming(index):
+            with _naming(index):
                 vetoes[index] = self.rules.outgrown(purpose, opening, update)
                 vector = None if vetoes[index] else self._vector(index, update, purpose, opening)
             if rows is not None and vector is not None:
@@ -183,7 +180,7 @@ class RoundInputs:
         for row, index in zip(rows, places.tolist(), strict=True):
             if self._is_there(index) and not vetoes[index]:
                 update = self.mappings[index]
-                with naming(index):
+                with _naming(index):
                     row[:] = self._vector(index, update, purpose, opening)
         return rows
 
@@ -195,58 +192,3 @@ class RoundInputs:
         if phase not in _EARLY:
             mask &= ~np.isin(senders, clients[list(self.dropped)])
         return mask
-
-
-def simulate_round(
-    inputs: RoundInputs, number: int, bounds: Mapping[str, float] | None
-) -> tuple[Any, RoundRecord, Mapping[str, float] | None]:
-    """One round.
-
-    Args:
-        inputs: what clients bring.
-        number: of the round in the session.
-        bounds: ranges, as a round before found them.
-
-    Returns:
-        The mean, what was seen of the round, and the ranges that hold now.
-
-    Raises:
-        InputError: a client refuses its mapping or weight; names the client.
-        TooFewClientsError: fewer than the threshold are left.
-    """
-    rules, layout, start = inputs.rules, inputs.layout, time.perf_counter()
-    loss = inputs.arrives if inputs.loses else None
-    channel = Channel(rules.parties, inputs.coins, recording_for(rules, layout), loss)
-    opening = Opening(layout, bounds if rules.finds_ranges(layout) else None)
-    purpose = rules.first(opening)
-    while True:
-        summed = _compute_sum(inputs, channel, purpose, number, opening)
-        if purpose.is_mean and summed is not None:
-            total, included = summed
-            break
-        if summed is not None:
-            opening = rules.next_opening(purpose, opening, summed[0])
-        purpose = rules.after(purpose, layout)
-    outcome = RoundOutcome(rules, opening, total, included)
-    mean, weights = outcome.mean, {client: number_of(inputs.weights[client], "weight") for client in included}
-    counted, code = [client for client in included if weights[client]], rules.code(opening)
-    warn_of_lost_updates(rules, code, inputs.mappings, counted, sum(weights.values()), mean)
-    for client in included:
-        if client in inputs.kept:
-            inputs.kept[client].settle()
-    return mean, outcome.record(number, channel, time.perf_counter() - start), opening.bounds
-
-
-def _compute_sum(
-    inputs: RoundInputs, channel: Channel, purpose: SumKind, number: int, opening: Opening
-) -> tuple[Integers, tuple[int, ...]] | None:
-    """One sum, int64 [length], and whose vectors are in it; None where it was vetoed."""
-    rules, (vectors, vetoes) = inputs.rules, inputs.vectors(purpose, opening)
-    collective = Collective(rules.scheme, rules.topology(purpose, opening), channel)
-    total: Integers = collective.sum(vectors, rules.step(purpose, number), vetoes)[0]
-    if collective.is_vetoed:
-        return None
-    included = collective.contributors
-    if included is None:
-        raise ProtocolError("scheme must say whose vectors are in a sum; it does not")
-    return total, tuple(np.flatnonzero(np.isin(rules.parties.ids(Role.SILO), included)).tolist())

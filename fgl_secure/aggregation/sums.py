@@ -189,12 +189,6 @@ def _highest(entry: TensorEntry, weight_bits: int) -> int:
     return min(LARGEST[entry.dtype] + weight_bits, 1023)
 
 
-def counts_of(vector: Integers) -> Integers:
-    """1 where a vector int64 [P + 1] is not 0, and 0 elsewhere: int64 [P], without its weight."""
-    marks: Integers = (vector[:-1] != 0).astype(np.int64)
-    return marks
-
-
 def opened_entries(total: Integers, clients: int, least: int) -> bytes:
     """Which entries are opened, a bit for each of P, from the sum of the marks int64 [P].
 
@@ -232,14 +226,6 @@ def only_opened(vector: Integers, bits: bytes | None) -> Integers:
     out: Integers = vector.copy()
     out[:-1][~read_entries(bits, len(vector) - 1)] = 0
     return out
-
-
-def withheld_entries(opening: Opening) -> Mapping[str, Flags]:
-    """For each tensor, in its shape, which entries stay closed; empty where all are opened whoever contributes."""
-    if opening.opened is None:
-        return {}
-    closed = ~read_entries(opening.opened, opening.layout.size)
-    return {entry.name: closed[place].reshape(entry.shape) for entry, place in opening.layout.places()}
 
 
 _HEAD = struct.Struct(f">{SESSION_BYTES}sIB")

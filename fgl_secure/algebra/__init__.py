@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from fgl_secure.algebra.kernels import MERSENNE_31, MERSENNE_61
 from fgl_secure.algebra.lagrange import DecodingResult, LagrangeCode, lagrange_matrix
-from fgl_secure.algebra.prime_field import Elements, PrimeField
+from fgl_secure.algebra.prime_field import Elements, PrimeField, Segments
 from fgl_secure.algebra.quantization import UNWEIGHTED, FixedPoint, Overflow, Weighing
-from fgl_secure.algebra.segments import Segments
 
 __all__ = [
     "MERSENNE_31",

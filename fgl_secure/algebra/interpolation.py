@@ -212,7 +212,16 @@ def locate_errors(
         The wrong positions in ascending order, or None: no polynomial differs in `max_errors` positions or fewer.
     """
     vanishing, interpolated = _newton(modulus, points, values)
-    result = _nearby(modulus, vanishing, interpolated, (len(points) + dimension + 1) // 2)
+    # Euclid's algorithm until the remainder's degree drops below `stop`; remainder / cofactor where it divides.
+    stop = (len(points) + dimension + 1) // 2
+    before, now = vanishing, interpolated
+    cofactor_before, cofactor = [], [1]
+    while len(now) > stop:
+        quotient, remainder = _divide(modulus, before, now)
+        before, now = now, remainder
+        cofactor_before, cofactor = cofactor, _minus_product(modulus, cofactor_before, quotient, cofactor)
+    quotient, remainder = _divide(modulus, now, cofactor)
+    result = None if remainder else quotient
     if result is None or len(result) > dimension:
         return None
     wrong = tuple(i for i, x in enumerate(points) if _value(modulus, result, x) != values[i])
@@ -232,18 +241,6 @@ def _newton(modulus: int, points: Sequence[int], values: Sequence[int]) -> tuple
 
 def _pad(polynomial: Polynomial, length: int) -> Polynomial:
     return polynomial + [0] * (length - len(polynomial))
-
-
-def _nearby(modulus: int, vanishing: Polynomial, interpolated: Polynomial, stop: int) -> Polynomial | None:
-    """Euclid's algorithm until the remainder's degree drops below `stop`; remainder / cofactor where it divides."""
-    before, now = vanishing, interpolated
-    cofactor_before, cofactor = [], [1]
-    while len(now) > stop:
-        quotient, remainder = _divide(modulus, before, now)
-        before, now = now, remainder
-        cofactor_before, cofactor = cofactor, _minus_product(modulus, cofactor_before, quotient, cofactor)
-    quotient, remainder = _divide(modulus, now, cofactor)
-    return None if remainder else quotient
 
 
 def _value(modulus: int, polynomial: Polynomial, x: int) -> int:

@@ -139,22 +139,6 @@ def reduce_each(values: Array, modulus: int, out: Array, thread: Thread) -> None
 
 
 @compile_parallel
-def affine_rows(
-    scale: Array, offset: Array, rows: Array, row_of: Array, group_of: Array, modulus: int, out: Array, thread: Thread
-) -> None:
-    """out[b, e, t, k] = scale[group, t] * rows[row, k] + offset[b, group, t, k], row and group those of message e."""
-    batch, messages, shares, width = out.shape
-    for e in range_of(messages, thread):
-        row, group = row_of[e], group_of[e]
-        for b in range(batch):
-            for t in range(shares):
-                factor = np.int64(scale[group, t])
-                for k in range(width):
-                    product = multiply(factor, np.int64(rows[row, k]), modulus)
-                    out[b, e, t, k] = canonical(product + np.int64(offset[b, group, t, k]), modulus)
-
-
-@compile_parallel
 def masked_rows(
     weights: Array, rows: Array, row_of: Array, masks: Any, modulus: int, out: Array, thread: Thread
 ) -> None:

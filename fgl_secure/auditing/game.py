@@ -17,6 +17,7 @@ import numpy as np
 
 from fgl_secure.auditing.game_variations import Change, SwappedRows, Swaps, change_of, swapped_edges
 from fgl_secure.auditing.game_views import (
+    Batch,
     Difference,
     Feature,
     Key,
@@ -47,6 +48,7 @@ from fgl_secure.runtime import (
     SecretKind,
     Transcript,
 )
+from fgl_secure.runtime.messages import SESSION_BYTES
 from fgl_secure.statistics.statistical import ALPHA, POWER, holm
 from fgl_secure.training.calls import Call
 from fgl_secure.training.job import Job
@@ -58,8 +60,21 @@ SAMPLES = 8
 """Draws of neighbourhoods that are tried until a run on them goes through."""
 
 
-class FullChannel(Channel):
-    """A channel that keeps all payloads, also those that are too large to keep on a large graph."""
+class GameChannel(Channel):
+    """A channel that keeps all payloads, and names sessions alike in all runs: names are public, and hide nothing.
+
+    Args:
+        parties: who takes part.
+        seed: of the randomness of all parties.
+    """
+
+    def __init__(self, parties: Directory, seed: int) -> None:
+        super().__init__(parties, SimulationCoins(seed), Recording.everything())
+        self._names = SimulationCoins(0)
+
+    def session(self) -> bytes:
+        """The public name of a session, whatever the seed."""
+        return bytes(self._names.uniform(256, (SESSION_BYTES,)).tolist())
 
     def keeping_only(self, *_phases: MessageKind) -> Channel:
         """The same channel."""
@@ -98,7 +113,7 @@ class Game:
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class Outcome:
     """What one game came to; see `Game`."""
 
     broken: list[str]
@@ -168,7 +183,7 @@ class GameRuns:
 
     def _run(self, job: Job, seed: int, between: Callable[[OneProcess, list[Call]], Any]) -> Transcript:
         parties = hierarchy_of(job.graph, helpers_of(job.task.schemes.values()))
-        channel = FullChannel(parties, SimulationCoins(seed), Recording.everything())
+        channel = GameChannel(parties, seed)
         self.runs += 1
         replace(job, intermediary=between).train(channel)
         return channel.transcript
@@ -187,6 +202,10 @@ class GameRuns:
             assert job is not None
             self._known[name, coins] = self._run(job, self.seed + coins, self._script.following(change))
         return self._known[name, coins]
+
+    def fresh(self, coins: int) -> Transcript:
+        """A run on the same input under the randomness of a number; 0 is that of the first run."""
+        return self.run("", coins) if coins else self.first
 
     def signature(self, role: Role, name: str, coins: int, subject: Subject | None = None) -> dict[Feature, object]:
         """What a run looks like to the parties of a role; the first four arguments name it."""
@@ -271,8 +290,8 @@ def _games(table: GameRuns, wanted: list[tuple[Guarantee, Role]], claim: Claim) 
     for promise, role in wanted:
         if len(table.observers(role)):
             played.setdefault((promise.secret, role), promise)
-    tested: dict[tuple[Role, bool], _WordTests] = {}
-    outcomes: list[tuple[SecretKind, Role, Guarantee, _Outcome]] = []
+    tested: dict[tuple[Role, bool], WordTests] = {}
+    outcomes: list[tuple[SecretKind, Role, Guarantee, Outcome]] = []
     for (secret, role), promise in played.items():
         most = max(each.coalition.get(role, 0) for each in claim.guarantees if each.secret is secret)
         pools = most >= len(table.observers(role))
@@ -282,7 +301,7 @@ def _games(table: GameRuns, wanted: list[tuple[Guarantee, Role]], claim: Claim) 
                     outcomes.append((secret, role, promise, outcome))
                 continue
             if (role, pools) not in tested:
-                tested[role, pools] = _WordTests(table, role, pools)
+                tested[role, pools] = WordTests(table.fresh, table.observers(role), table.fields, pools=pools)
             outcomes.append((secret, role, promise, _of_rows(table, secret, role, tested[role, pools])))
         except FglSecureError:
             continue  # the second input is none that the scheme takes, so that the guarantee is not tested
@@ -294,23 +313,25 @@ def _games(table: GameRuns, wanted: list[tuple[Guarantee, Role]], claim: Claim) 
         )  # fmt: skip
 
 
-class _WordTests:
-    """Tests of the words that reach the parties of a role.
+class WordTests:
+    """Tests of the words that reach some parties.
 
     Args:
-        table: of runs.
-        role: whose parties look.
+        run: gives the run on one input under the randomness of a number.
+        observers: int64 [k], party identifiers.
+        fields: that must be uniform.
         pools: whether they may pool their views.
     """
 
-    def __init__(self, table: GameRuns, role: Role, pools: bool) -> None:
-        self._table, self._role, self._pools = table, role, pools
+    def __init__(
+        self, run: Callable[[int], Transcript], observers: Ids, fields: tuple[UniformField, ...], *, pools: bool
+    ) -> None:
+        self._run, self._observers, self._fields, self._pools = run, observers, fields, pools
         self.words = self._words(0)
         self.trials = self._trials(self.words, self._words(1))
 
     def _words(self, coins: int) -> dict[Key, list[Words]]:
-        run = self._table.first if coins == 0 else self._table.run("", coins)
-        return words(received(run, self._table.observers(self._role)), self._table.fields)
+        return words(received(self._run(coins), self._observers), self._fields)
 
     def _trials(
         self, found: dict[Key, list[Words]], fresh: dict[Key, list[Words]]
@@ -346,27 +367,47 @@ class _WordTests:
 
     def _describe(self, key: Key, part: Words, trial: Trial) -> str:
         rows = trial.rows
-        place = place_of(key, None, part.senders[rows], part.receivers[rows], self._table.parties)
+        place = place_of(key, None, part.senders[rows], part.receivers[rows], self._run(0).parties)
         steps = len(np.unique(part.steps[rows]))
         when = "" if not len(rows) else f" in {steps} step{'s' if steps > 1 else ''}"
         return f"{place}{when} {trial.rule}"
 
 
-def _of_rows(table: GameRuns, secret: SecretKind, role: Role, tested: _WordTests) -> _Outcome:
+def _of_rows(table: GameRuns, secret: SecretKind, role: Role, tested: WordTests) -> Outcome:
     """Play the game of a secret that is a row of sums."""
     topologies = table.subject.carried[secret]
     owns = role in (Role.DEVICE, Role.SILO) and topologies == (NEIGHBOURS,) and _owns_sums(table, role)
     change: Change = table.swaps if owns else change_of(topologies)
     observers = table.swaps.swaps[Direction.FORWARD].observers if owns else table.observers(role)
     name = f"{'swapped' if owns else 'changed'} {topologies}"
-    mine, again = received(table.first, observers), received(table.run("", 0), observers)
+
+    def run(kind: str) -> Transcript:
+        return table.run(kind.replace("changed", name), 0, change if kind.startswith("changed") else None)
+
+    return compare_rows(table.first, run, observers, table.masked(topologies), tested)
+
+
+def compare_rows(
+    first: Transcript, run: Callable[[str], Transcript], observers: Ids, fields: frozenset[Key], tested: WordTests
+) -> Outcome:
+    """Compare runs on two inputs with equal randomness, and add tests of words that may depend on the input.
+
+    Args:
+        first: a run on the first input.
+        run: gives another one: "" and "null" are on the first input, "changed" on the second; " again" repeats both.
+        observers: int64 [k], party identifiers.
+        fields: that may depend on what differs.
+        tested: words that reached the observers.
+    """
+
+    def read(kind: str) -> list[Batch]:
+        return received(run(kind), observers)
+
+    mine, again = received(first, observers), read("")
     seen = sum(len(each.receivers) for each in mine if each.sent)
-    other = received(table.run(name, 0, change), observers)
-    changed = list(differences(mine, other, again, lambda: received(table.run(f"{name} again", 0, change), observers)))
-    equal = received(table.run("null", 0), observers)
-    null = any(differences(mine, equal, again, lambda: received(table.run("null again", 0), observers)))
-    fields = table.masked(topologies)
-    broken = _describe_differences(table, [each for each in changed if each.key not in fields])
+    changed = list(differences(mine, read("changed"), again, lambda: read("changed again")))
+    null = any(differences(mine, read("null"), again, lambda: read("null again")))
+    broken = _describe_differences(first.parties, [each for each in changed if each.key not in fields])
     dependent = {each.key for each in changed if each.key in fields}
     # a word that must be uniform and is no mask of this row, such as a seed, hides every row that it is a mask's of
     still = {key for key in tested.words if key in fields and not any(each.key == key for each in changed)}
@@ -378,14 +419,14 @@ def _of_rows(table: GameRuns, secret: SecretKind, role: Role, tested: _WordTests
         min(smallest_share(part, tests, ALPHA, POWER) for part in tested.words[key])
         for key in dependent & set(tested.words)
     ]
-    return _Outcome(broken, max(shares, default=0.0), tests, seen, null)
+    return Outcome(broken, max(shares, default=0.0), tests, seen, null)
 
 
 def _owns_sums(table: GameRuns, role: Role) -> bool:
     return bool(np.isin(table.observers(role), table.process.neighbour_grouping.group_owner).any())
 
 
-def _describe_differences(table: GameRuns, changed: list[Difference]) -> list[str]:
+def _describe_differences(parties: Directory, changed: list[Difference]) -> list[str]:
     """Return differences in words, those of one field and rule together."""
     groups: dict[tuple[Key, str], list[Difference]] = {}
     for each in changed:
@@ -397,11 +438,11 @@ def _describe_differences(table: GameRuns, changed: list[Difference]) -> list[st
         )
         steps = {each.step: None for each in several}
         when = f"{words_of(next(iter(steps)))}" + (f" and {len(steps) - 1} more steps" if len(steps) > 1 else "")
-        out.append(f"{place_of(key, None, senders, receivers, table.parties)}, {when}: {rule}")
+        out.append(f"{place_of(key, None, senders, receivers, parties)}, {when}: {rule}")
     return out
 
 
-def _of_edges(table: GameRuns, secret: SecretKind, role: Role) -> _Outcome | None:
+def _of_edges(table: GameRuns, secret: SecretKind, role: Role) -> Outcome | None:
     """Play the game of a secret that lies in the edges; None if no other graph has equal degrees where they must be."""
     degrees = secret.name == "DEGREE"
     graph = swapped_edges(table.subject.graph, table.seed, degrees=degrees)
@@ -418,7 +459,7 @@ def _of_edges(table: GameRuns, secret: SecretKind, role: Role) -> _Outcome | Non
     if broken:  # what randomness changes now and then may have stayed in two runs
         broken, features = compared(0, 1, 2, 3)
     runs = [table.signature(role, "", coins) for coins in range(4)]
-    return _Outcome(broken, 0.0, features, seen, bool(_compared(table, runs[:2], runs[2:])[0]))
+    return Outcome(broken, 0.0, features, seen, bool(_compared(table, runs[:2], runs[2:])[0]))
 
 
 _Signatures = list[dict[Feature, object]]

@@ -132,9 +132,9 @@ def differences(
         other: of the second input, with equal randomness.
         again: of the first one once more, with equal randomness.
         other_again: gives the second one once more. Libraries may have entropy of their own: of fields that differ
-            between two runs of one input those eight bytes count that both runs of each input share.
+            anywhere in two runs of one input those eight bytes count that both runs of each input share.
     """
-    nobody = np.empty(0, dtype=np.int64)
+    nobody, random = np.empty(0, dtype=np.int64), _random_fields(one, again)
     for place, (a, b) in enumerate(zip(one, other, strict=False)):
         if (
             a.shape != b.shape
@@ -146,9 +146,9 @@ def differences(
             return
         for name, value in a.fields.items():
             rows = _changed(value, b.fields[name])
-            if len(rows) and len(_changed(value, again[place].fields[name])):
+            if len(rows) and (a.kind, name) in random:
                 others = b.fields[name], other_again()[place].fields[name]
-                rows = _steadily_changed((value, again[place].fields[name]), others)
+                rows = _steadily_changed((value, again[place].fields[name]), others, small_vary=random[a.kind, name])
             if len(rows):
                 yield Difference((a.kind, name), a.step, a.senders[rows], a.receivers[rows], "depends on the secret")
     if len(one) != len(other):
@@ -165,22 +165,39 @@ def _changed(value: NDArray[Any], other: NDArray[Any]) -> Ids:
     return np.flatnonzero(~same.reshape(len(same), -1).all(axis=1))
 
 
-def _steadily_changed(ones: tuple[NDArray[Any], NDArray[Any]], others: tuple[NDArray[Any], NDArray[Any]]) -> Ids:
+def _random_fields(one: list[Batch], again: list[Batch]) -> dict[Key, bool]:
+    """Fields that differ in two runs of one input, and whether small numbers in them do."""
+    found = dict[Key, bool]()
+    for a, b in zip(one, again, strict=False):
+        for name, value in a.fields.items():
+            if len(_changed(value, b.fields[name])):
+                mine, other = _blocks(value), _blocks(b.fields[name])
+                small = ((mine < SMALL) & (other < SMALL) & (mine != other)).any()
+                found[a.kind, name] = found.get((a.kind, name), False) or bool(small)
+    return found
+
+
+def _blocks(found: NDArray[Any]) -> NDArray[np.uint64]:
+    """The whole groups of eight bytes of each row."""
+    flat = np.ascontiguousarray(found).reshape(len(found), -1).view(np.uint8)
+    return np.ascontiguousarray(flat[:, : flat.shape[1] // 8 * 8]).view(np.uint64)
+
+
+def _steadily_changed(
+    ones: tuple[NDArray[Any], NDArray[Any]], others: tuple[NDArray[Any], NDArray[Any]], *, small_vary: bool
+) -> Ids:
     """Rows with eight bytes that two runs of one input share, and two of another input, but not with the first.
 
     Small numbers, such as sizes of ciphertexts, may agree by chance: none counts in a field in which one of them
     differs between two runs of one input.
     """
-
-    def blocks(found: NDArray[Any]) -> NDArray[np.uint64]:
-        flat = np.ascontiguousarray(found).reshape(len(found), -1).view(np.uint8)
-        whole = flat.shape[1] // 8 * 8
-        return np.ascontiguousarray(flat[:, :whole]).view(np.uint64)
-
-    mine, again, theirs, once_more = (blocks(each) for each in (*ones, *others))
+    mine, again, theirs, once_more = four = tuple(_blocks(each) for each in (*ones, *others))
     changed = (mine == again) & (theirs == once_more) & (mine != theirs)
+    ends = np.array([np.where(each != 0, np.arange(each.shape[1]), -1).max(axis=1, initial=-1) for each in four])
+    padded = ends.min(axis=0) < ends.max(axis=0)  # of random length: behind the shortest is padding
+    changed &= ~padded[:, None] | (np.arange(changed.shape[1]) < ends.min(axis=0)[:, None])
     small = (mine < SMALL) & (theirs < SMALL)
-    if (small & ((mine != again) | (theirs != once_more))).any():
+    if small_vary or (small & ((mine != again) | (theirs != once_more))).any():
         changed &= ~small
     return np.flatnonzero(changed.any(axis=1))
 

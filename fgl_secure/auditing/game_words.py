@@ -29,6 +29,8 @@ _SURE = 1e-30
 """A p-value of few messages for which no more are looked at."""
 _SQUARE, _WIDEST = 40, 96
 """Rows of matrices whose rank is looked at, and the widest ones."""
+_LAGGED, _LONGEST = 4, 2**17
+"""Messages whose words are compared at all distances, and the longest ones."""
 _LARGE = 2**20
 """Words below so many values that equal ones are rare."""
 
@@ -331,14 +333,37 @@ def _alike(close: list[Ids], words: Words, places: Ids, pairs: int, share: float
 
 
 def _neighbours(words: Words) -> Iterator[Trial]:
-    """Words side by side in a message under one mask."""
+    """Words side by side in a message, or at any distance from each other, under one mask."""
     if words.values.shape[1] < 2:
         return
     most, share = words.near
     with np.errstate(over="ignore"):
         apart = words.values[:, 1:] - words.values[:, :-1]
     hits = words.distance(apart) <= most
-    yield from _by_group(words, hits, share, "near neighbours", "masks several words of a message alike")
+    first, *rest = _by_group(words, hits, share, "near neighbours", "masks several words of a message alike")
+    both = [first, *_distances(words)]
+    worst = min(both, key=lambda trial: trial.outcome.p_value)
+    p_value = least_of(worst.outcome.p_value, len(both))
+    yield replace(worst, outcome=replace(worst.outcome, p_value=p_value), key=first.key)
+    yield from rest
+
+
+def _distances(words: Words) -> Iterator[Trial]:
+    """Words of a message at any distance from each other under one mask: as many in one bucket as there are pairs."""
+    n, sample = words.values.shape[1], _some(np.arange(len(words.values)), _LAGGED)
+    if not _SQUARE <= n <= _LONGEST or not len(sample):
+        return
+    counts, shares = np.zeros(n), np.ones(1)
+    for row in sample.tolist():
+        _, found, shares = next(_bits(words.rows(np.array([row]))))
+        for bucket in range(len(shares)):
+            spectrum = np.fft.rfft(found == bucket, 2 * n)
+            counts += np.fft.irfft(np.abs(spectrum) ** 2, 2 * n)[:n]
+    alike = np.rint(counts[1:]).astype(np.int64)
+    p_values = scipy.stats.binom.sf(alike - 1, len(sample) * np.arange(n - 1, 0, -1), float((shares**2).sum()))
+    worst = int(np.argmin(p_values))
+    outcome = TestOutcome("distances", words.name, float(alike[worst]), least_of(float(p_values[worst]), n - 1))
+    yield Trial(outcome, f"masks words alike at a distance of {worst + 1}", sample, ("distances", 0))
 
 
 def _ranks(words: Words) -> Iterator[Trial]:

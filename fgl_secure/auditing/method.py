@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fgl_secure.protocols.scheme import Scheme
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
-    from fgl_secure.training.rounds import TrainingRounds
+    from fgl_secure.training.loop import TrainingRounds
     from fgl_secure.training.silo import Facts
 
 Source = Data | GraphSets | FederatedGraph

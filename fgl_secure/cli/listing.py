@@ -62,7 +62,7 @@ def names(kind: str) -> tuple[str, ...]:
 
 
 def _rows(kind: str) -> Rows:
-    from fgl_secure.graph.raw_files import cache_folder
+    from fgl_secure.graph.own_files import cache_folder
 
     makers = {"datasets": _datasets, "schemes": _schemes, "attacks": _attacks, "methods": _methods}
     return load_rows(kind, cache_folder(), makers[kind])

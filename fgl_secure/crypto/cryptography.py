@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -135,8 +134,16 @@ class Partner:
 NOTHING_HEARD: Mapping[int, bytes] = {}
 
 
-class Cryptography(ABC):
-    """The interface. Keys and secrets are bytes of one length, 32, whatever they stand for.
+class Cryptography:
+    """X25519 (RFC 7748), HKDF-SHA256 (RFC 5869), AES-256-GCM for seals, AES-256 in counter mode for masks, HMAC-SHA256.
+
+    Keys and secrets are 32 bytes. Every key names its purpose, session, sum and ends in the `info` of HKDF, in fields
+    of fixed length, so that no key serves two purposes and no mask is made twice.
+
+    In the hybrid with ML-KEM-768 (FIPS 203) a party's secret is the seed of both its private keys, and of every secret
+    that it wraps for somebody else. So whoever is given one end's secret by others, as the server is where a client
+    has vanished, recomputes the keys of its pairs alone: what that end wrapped follows from the seed, and what was
+    wrapped for it opens with the private key that the seed gives. The other end is not needed, nor is any word of its.
 
     Args:
         source: coins of the parties hosted here.
@@ -158,43 +165,61 @@ class Cryptography(ABC):
         agreement: KeyAgreement = KeyAgreement.X25519,
         ring: ModularRing | None = None,
     ) -> None:
+        agreement.check_available()
         self._source, self.modulus, self.agreement = source, modulus, agreement
         self.field = ModularRing(modulus)
         self.ring = ring or self.field
+        self._sealed = self.ring if self.ring.modulus == modulus else self.field
+        self.public_bytes, self.wrapped_bytes = agreement.public_bytes, agreement.wrapped_bytes
+        self._offers: dict[bytes, Offer] = {}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(modulus={self.modulus}, <secrets>)"
 
-    @abstractmethod
+    @property
+    def cached_keys(self) -> int:
+        """How many secrets' key pairs are kept now."""
+        return len(self._offers)
+
+    def forget(self, secrets: Bytes) -> None:
+        """Forgets what follows from secrets, uint8 [..., 32], that their owners forget: key pairs and shared keys."""
+        for secret in secrets.reshape(-1, KEY_BYTES):
+            self._offers.pop(secret.tobytes(), None)
+
+    def _offer(self, secret: bytes) -> Offer:
+        """The key pairs of a secret, which are needed in several stages of a sum; the oldest make room for others."""
+        if secret not in self._offers:
+            while len(self._offers) >= MOST_OFFERS:
+                del self._offers[next(iter(self._offers))]
+            self._offers[secret] = Offer.of_seed(secret, self.agreement)
+        return self._offers[secret]
+
     def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
         """Fresh secrets, used for one sum: uint8 [m, count, 32].
 
         Raises:
-            InputError: coins are those of several tapes, which only ideal cryptography takes.
+            InputError: coins are those of several tapes at once.
         """
+        if self._source.batch_shape:
+            raise InputError("coins must be those of one run where keys are real; found several tapes at once")
+        return self._source.draw("secrets", owners, 256, (count, KEY_BYTES), step).astype(np.uint8)
 
-    def forget(self, secrets: Bytes) -> None:  # noqa: B027  # nothing to forget where nothing is kept
-        """Forgets what is kept of secrets, uint8 [..., 32], that their owners forget."""
-
-    @abstractmethod
     def public(self, secret: bytes) -> bytes:
-        """The public key of a secret one, `public_bytes` of them."""
+        """The public key of a secret one: X25519, and ML-KEM behind it where it is agreed on."""
+        return self._offer(secret).public
 
-    @abstractmethod
     def usable(self, public: bytes) -> bool:
-        """Whether a public key agrees with nobody but its owner: some agree on the same secret with everybody."""
+        """Whether a public key is no point of low order, which agrees on the same secret with everybody.
 
-    @abstractmethod
+        It holds an ML-KEM key where there must be one.
+        """
+        return is_usable(public)
+
     def agree(
-        self,
-        secret: bytes,
-        context: Context,
-        purpose: KeyPurpose,
-        own: int,
-        others: Mapping[int, bytes],
-        width: int = 0,
+        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes],
+        width: int = 0,  # noqa: ARG002  # for what draws masks as it agrees
         heard: Mapping[int, bytes] = NOTHING_HEARD,
-    ) -> dict[int, bytes]:
+    ) -> dict[int, bytes]:  # fmt: skip
         """The keys that the owner of a key pair shares with the owners of others, the same on both sides.
 
         Where something is wrapped, one end of each pair wraps it (`wrap_keys`), and the other end has heard it.
@@ -213,194 +238,7 @@ class Cryptography(ABC):
 
         Raises:
             ProtocolError: a public key is not usable, or what was heard was not wrapped for the owner.
-        """  # fmt: skip
-
-    def wrap_keys(
-        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes]  # noqa: ARG002
-    ) -> dict[int, bytes]:  # fmt: skip
-        """What the others must hear to agree on the same keys: `wrapped_bytes` for each, public, for it alone to open.
-
-        Args:
-            secret: see `agree`.
-            context: see `agree`.
-            purpose: see `agree`.
-            own: see `agree`.
-            others: see `agree`.
-
-        Raises:
-            ProtocolError: a public key is not usable.
         """
-        return dict.fromkeys(others, b"")
-
-    @abstractmethod
-    def derive_key(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int) -> bytes:
-        """A key that one party makes from a secret of its own, for one purpose."""
-
-    @abstractmethod
-    def elements(self, key: bytes, count: int) -> Elements:
-        """The uniform elements of the field that a key stands for: int64 [*tapes, count].
-
-        A key is read once, at one length.
-        """
-
-    @abstractmethod
-    def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
-        """Elements [*tapes, length] with masks added to them, or taken away: the same array, or a new one.
-
-        Args:
-            total: elements, which the caller gives up.
-            masks: each of the length of `total`.
-            signs: 1 or -1 for each.
-        """
-
-    @abstractmethod
-    def sealed_bytes(self, count: int) -> int:
-        """Bytes of so many elements, sealed."""
-
-    @abstractmethod
-    def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
-        """Elements [*tapes, count] that only the other owner of the key can open, and nobody else can have sealed."""
-
-    @abstractmethod
-    def unseal(self, key: bytes, context: Context, sender: int, receiver: int, sealed: bytes, count: int) -> Elements:
-        """What was sealed: elements [*tapes, count].
-
-        Raises:
-            ProtocolError: it was sealed under another key, in another sum, by or for somebody else, or changed on the
-                way; or it holds no elements.
-        """
-
-    @abstractmethod
-    def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:
-        """A party's word to another of what it was told, `vote_bytes` of them."""
-
-    def is_vote(self, said: bytes, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bool:
-        """Whether somebody's word is for a digest, compared in constant time."""
-        return hmac.compare_digest(said, self.vote(key, context, sender, receiver, digest))
-
-    @abstractmethod
-    def words(self, length: int, neighbours: int) -> int:
-        """Elements that hold one secret that is shared, of a party with so many neighbours and masks of a length."""
-
-    @abstractmethod
-    def seed_words(self, seed: bytes, mask: bytes, count: int, length: int) -> Elements:
-        """What is shared so that others can open one's own mask: elements [*tapes, count].
-
-        Args:
-            seed: that the key of the mask was stretched from.
-            mask: that key.
-            count: see `words`.
-            length: of the mask.
-        """
-
-    @abstractmethod
-    def key_words(self, secret: bytes, masks: Mapping[int, bytes], count: int, length: int) -> Elements:
-        """What is shared so that others can open the masks that one shares with neighbours: elements [*tapes, count].
-
-        Args:
-            secret: of the key pair under which they were agreed on.
-            masks: the key of each mask, by place of the neighbour among all neighbours.
-            count: see `words`.
-            length: of a mask.
-        """
-
-    @abstractmethod
-    def mask_of_seed(self, words: Elements, context: Context, owner: int, length: int) -> Mask:
-        """The mask that opened `seed_words` give.
-
-        Raises:
-            ProtocolError: they hold no seed.
-        """
-
-    @abstractmethod
-    def masks_of_key(
-        self,
-        words: Elements,
-        public: bytes,
-        context: Context,
-        owner: int,
-        near: Mapping[int, Partner],
-        length: int,
-    ) -> dict[int, Mask]:
-        """The masks that opened `key_words` give, by place of the neighbour.
-
-        Args:
-            words: as opened.
-            public: the key that their owner published.
-            context: of the sum.
-            owner: party identifier.
-            near: the neighbours whose masks are wanted, by place.
-            length: of a mask.
-
-        Raises:
-            ProtocolError: they hold no key, or not that of the published one; or what a neighbour wrapped does not
-                open.
-        """  # fmt: skip
-
-
-class RealCryptography(Cryptography):
-    """X25519 (RFC 7748), HKDF-SHA256 (RFC 5869), AES-256-GCM for seals, AES-256 in counter mode for masks, HMAC-SHA256.
-
-    Every key names its purpose, session, sum and ends in the `info` of HKDF, in fields of fixed length, so that no key
-    serves two purposes and no mask is made twice.
-
-    In the hybrid with ML-KEM-768 (FIPS 203) a party's secret is the seed of both its private keys, and of every secret
-    that it wraps for somebody else. So whoever is given one end's secret by others, as the server is where a client
-    has vanished, recomputes the keys of its pairs alone: what that end wrapped follows from the seed, and what was
-    wrapped for it opens with the private key that the seed gives. The other end is not needed, nor is any word of its.
-    """
-
-    def __init__(
-        self,
-        source: Source,
-        modulus: int,
-        agreement: KeyAgreement = KeyAgreement.X25519,
-        ring: ModularRing | None = None,
-    ) -> None:
-        agreement.check_available()
-        super().__init__(source, modulus, agreement, ring)
-        self._sealed = self.ring if self.ring.modulus == modulus else self.field
-        self.public_bytes, self.wrapped_bytes = agreement.public_bytes, agreement.wrapped_bytes
-        self._offers: dict[bytes, Offer] = {}
-
-    @property
-    def cached_keys(self) -> int:
-        """How many secrets' key pairs are kept now."""
-        return len(self._offers)
-
-    def forget(self, secrets: Bytes) -> None:
-        """The key pairs that follow from them, and what those share with others."""
-        for secret in secrets.reshape(-1, KEY_BYTES):
-            self._offers.pop(secret.tobytes(), None)
-
-    def _offer(self, secret: bytes) -> Offer:
-        """The key pairs of a secret, which are needed in several stages of a sum; the oldest make room for others."""
-        if secret not in self._offers:
-            while len(self._offers) >= MOST_OFFERS:
-                del self._offers[next(iter(self._offers))]
-            self._offers[secret] = Offer.of_seed(secret, self.agreement)
-        return self._offers[secret]
-
-    def fresh(self, owners: Ids, count: int, step: Any) -> Bytes:
-        """See `Cryptography.fresh`."""
-        if self._source.batch_shape:
-            raise InputError("coins must be those of one run where keys are real; found several tapes at once")
-        return self._source.draw("secrets", owners, 256, (count, KEY_BYTES), step).astype(np.uint8)
-
-    def public(self, secret: bytes) -> bytes:
-        """X25519, and ML-KEM behind it where it is agreed on."""
-        return self._offer(secret).public
-
-    def usable(self, public: bytes) -> bool:
-        """Whether it is no point of low order, and holds an ML-KEM key where there must be one."""
-        return is_usable(public)
-
-    def agree(
-        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes],
-        width: int = 0,  # noqa: ARG002  # of ideals
-        heard: Mapping[int, bytes] = NOTHING_HEARD,
-    ) -> dict[int, bytes]:  # fmt: skip
-        """See `Cryptography.agree`."""
         offer, result = self._offer(secret), {}
         for other, public in others.items():
             bound = _bound(context, purpose, (own, offer.public), (other, public))
@@ -414,9 +252,15 @@ class RealCryptography(Cryptography):
     def wrap_keys(
         self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes]
     ) -> dict[int, bytes]:
-        """See `Cryptography.wrap_keys`."""
+        """What the others must hear to agree on the same keys: `wrapped_bytes` for each, public, for it alone to open.
+
+        Arguments as for `agree`.
+
+        Raises:
+            ProtocolError: a public key is not usable.
+        """
         if not self.wrapped_bytes:
-            return super().wrap_keys(secret, context, purpose, own, others)
+            return dict.fromkeys(others, b"")
         offer, result = self._offer(secret), {}
         for other, public in others.items():
             bound = _bound(context, purpose, (own, offer.public), (other, public))
@@ -432,32 +276,49 @@ class RealCryptography(Cryptography):
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(secret)
 
     def derive_key(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int) -> bytes:
-        """HKDF."""
+        """A key that one party makes from a secret of its own, for one purpose, by HKDF."""
         return _derive_pair_key(secret, context, purpose, owner, owner)
 
     def elements(self, key: bytes, count: int) -> Elements:
-        """The key stream, rejection-sampled; drawn in pieces as `add_masks` draws them."""
+        """The uniform elements of the field that a key stands for: int64 [count], its key stream, rejection-sampled.
+
+        A key is read once, at one length.
+        """
         total = np.zeros(count, dtype=np.int64)
         add_masks(total, [key], [1], self.modulus)
         return total
 
     def add_masks(self, total: Elements, masks: Sequence[Mask], signs: Sequence[int]) -> Elements:
-        """In place."""
+        """Adds masks to elements [length], or takes them away, in place.
+
+        Args:
+            total: elements, which the caller gives up.
+            masks: each of the length of `total`.
+            signs: 1 or -1 for each.
+        """
         keys = [mask for mask in masks if isinstance(mask, bytes)]
         add_masks(total, keys, signs, self.ring.modulus)
         return total
 
     def sealed_bytes(self, count: int) -> int:
-        """Elements as they travel, and a tag."""
+        """Bytes of so many elements, sealed: as they travel, and a tag."""
         return self._sealed.entries(count) * self._sealed.dtype.itemsize + TAG_BYTES
 
     def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
-        """AES-256-GCM under a key for this message alone."""
+        """Elements [count] that only the other owner of the key can open, and nobody else can have sealed.
+
+        AES-256-GCM under a key for this message alone.
+        """
         plain = self._sealed.write(values).tobytes()
         return AESGCM(_derive_pair_key(key, context, KeyPurpose.SEAL, sender, receiver)).encrypt(_NONCE, plain, None)
 
     def unseal(self, key: bytes, context: Context, sender: int, receiver: int, sealed: bytes, count: int) -> Elements:
-        """See `Cryptography.unseal`."""
+        """What was sealed: elements [count].
+
+        Raises:
+            ProtocolError: it was sealed under another key, in another sum, by or for somebody else, or changed on the
+                way; or it holds no elements.
+        """
         try:
             plain = AESGCM(_derive_pair_key(key, context, KeyPurpose.SEAL, sender, receiver)).decrypt(
                 _NONCE, sealed, None
@@ -471,31 +332,52 @@ class RealCryptography(Cryptography):
         return self._sealed.read(np.frombuffer(plain, dtype=self._sealed.dtype), count).copy()
 
     def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:
-        """HMAC-SHA256, of which 16 bytes travel."""
+        """A party's word to another of what it was told: HMAC-SHA256, of which `vote_bytes` travel."""
         return hmac.digest(_derive_pair_key(key, context, KeyPurpose.VOTE, sender, receiver), digest, "sha256")[
             :TAG_BYTES
         ]
 
+    def is_vote(self, said: bytes, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bool:
+        """Whether somebody's word is for a digest, compared in constant time."""
+        return hmac.compare_digest(said, self.vote(key, context, sender, receiver, digest))
+
     def words(self, length: int, neighbours: int) -> int:  # noqa: ARG002  # a seed, however long the masks
-        """Elements that hold 256 bits, each floor(log2 p) of them."""
+        """Elements that hold one secret that is shared: 256 bits, each of them floor(log2 p)."""
         return -(-SEED_BITS // _word_bits(self.modulus))
 
     def seed_words(self, seed: bytes, mask: bytes, count: int, length: int) -> Elements:  # noqa: ARG002  # of ideals
-        """The seed."""
+        """What is shared so that others can open one's own mask: its seed as elements [count]."""
         return words_of(seed, self.modulus, count)
 
     def key_words(self, secret: bytes, masks: Mapping[int, bytes], count: int, length: int) -> Elements:  # noqa: ARG002
-        """The secret key."""
+        """What is shared so that others can open masks shared with neighbours: the secret key as elements [count]."""
         return words_of(secret, self.modulus, count)
 
     def mask_of_seed(self, words: Elements, context: Context, owner: int, length: int) -> Mask:  # noqa: ARG002  # same
-        """Its key."""
+        """The key of the mask that opened `seed_words` give.
+
+        Raises:
+            ProtocolError: they hold no seed.
+        """
         return self.derive_key(seed_of(words, self.modulus), context, KeyPurpose.SELF_MASK, owner)
 
     def masks_of_key(
         self, words: Elements, public: bytes, context: Context, owner: int, near: Mapping[int, Partner], length: int
     ) -> dict[int, Mask]:
-        """Their keys, agreed on as their owner did."""
+        """The keys of the masks that opened `key_words` give, by place of the neighbour, agreed on as their owner did.
+
+        Args:
+            words: as opened.
+            public: the key that their owner published.
+            context: of the sum.
+            owner: party identifier.
+            near: the neighbours whose masks are wanted, by place.
+            length: of a mask.
+
+        Raises:
+            ProtocolError: they hold no key, or not that of the published one; or what a neighbour wrapped does not
+                open.
+        """
         secret = seed_of(words, self.modulus)
         if self.public(secret) != public:
             raise ProtocolError(f"party {owner} must share the mask key that it published; the one opened is another")

@@ -90,14 +90,11 @@ class FieldStream:
             words = np.frombuffer(buffer, dtype=word, count=len(part))
             if add_words(part, words, mask, modulus, negative):
                 add_words(part, words, mask, modulus, not negative)  # take all of it back
-                self._add_accepted(part, words, mask, modulus, negative)
-
-    def _add_accepted(self, total: NDArray[np.int64], words: Any, mask: Any, modulus: int, negative: bool) -> None:
-        """The words of a piece in which some are outside the field, and fresh ones for those."""
-        elements = np.empty(len(total), dtype=np.int64)
-        filled = _accept(words, mask, np.uint64(modulus), elements)
-        elements[filled:] = self.uniform(modulus, len(total) - filled)
-        add_words(total, elements, np.int64(-1), modulus, negative)
+                # The words of a piece in which some are outside the field, and fresh ones for those.
+                elements = np.empty(len(part), dtype=np.int64)
+                filled = _accept(words, mask, np.uint64(modulus), elements)
+                elements[filled:] = self.uniform(modulus, len(part) - filled)
+                add_words(part, elements, np.int64(-1), modulus, negative)
 
     def _fill(self, modulus: int, out: NDArray[np.int64]) -> int:
         """Writes accepted words to the front of `out`, fewer than it holds now and then; says how many.

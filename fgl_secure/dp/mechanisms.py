@@ -96,15 +96,11 @@ def _table(weights: Sequence[Decimal]) -> NoiseTable:
     steps = [*lower, *(_SCALE - tail for tail in tails[:largest])]
     cumulative = np.full(2 ** len(steps).bit_length(), _SCALE, dtype=np.uint64)
     cumulative[: len(steps)] = np.array(steps, dtype=np.uint64)
-    return NoiseTable(cumulative, largest, _total_variation(tails, weights, total))
-
-
-def _total_variation(tails: Sequence[int], weights: Sequence[Decimal], total: Decimal) -> float:
     ends = [*tails, 0]
     off = abs((_SCALE - 2 * ends[0]) / Decimal(_SCALE) - weights[0] / total)
     for k in range(1, len(weights)):
         off += 2 * abs((ends[k - 1] - ends[k]) / Decimal(_SCALE) - weights[k] / total)
-    return float(off / 2)
+    return NoiseTable(cumulative, largest, float(off / 2))
 
 
 @njit(boundscheck=False)

@@ -2,8 +2,7 @@
 
 from fgl_secure.flower.mod import SecureAggregationMod, secure_aggregation_mod
 from fgl_secure.flower.rounds import RoundReport
-from fgl_secure.flower.secured_grid import SecuredGrid
-from fgl_secure.flower.strategy import SecureAggregationStrategy
+from fgl_secure.flower.strategy import SecureAggregationStrategy, SecuredGrid
 from fgl_secure.flower.terms import ClientPolicy
 
 __all__ = [

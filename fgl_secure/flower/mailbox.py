@@ -197,7 +197,7 @@ class _People:
         if time.monotonic() - self._looked >= LOOK_SECONDS:
             self._looked = time.monotonic()
             new = [node for node in self._grid.get_node_ids() if node not in self._asked]
-            result = dict(send_turns(self._grid, {node: Turn(self._session, WHO, {}) for node in new}))
+            result = dict(_send_turns(self._grid, {node: Turn(self._session, WHO, {}) for node in new}))
             self._asked |= set(result.values())
             self._open |= result
         for identifier, reply in replies(self._grid, self._open):
@@ -248,7 +248,7 @@ class _Asking:
         self._at |= {party: self._people.node_of(party) for party in parties}
         self._again |= dict.fromkeys(parties, float("inf"))
         party_at = {self._at[party]: party for party in parties}
-        result = dict(send_turns(self._grid, {node: self._asked[party] for node, party in party_at.items()}))
+        result = dict(_send_turns(self._grid, {node: self._asked[party] for node, party in party_at.items()}))
         self._open |= {identifier: party_at[node] for identifier, node in result.items()}
         self._later([party for node, party in party_at.items() if node not in result.values()])
 
@@ -276,7 +276,7 @@ class _Asking:
         return turn
 
 
-def send_turns(grid: Grid, turns: Mapping[int, Turn]) -> Iterator[tuple[str, int]]:
+def _send_turns(grid: Grid, turns: Mapping[int, Turn]) -> Iterator[tuple[str, int]]:
     """Sends a turn to each of some nodes; the name of each message that went off, and its node."""
     messages = [Message(turn.content(), dst_node_id=node, message_type="query") for node, turn in turns.items()]
     if messages:

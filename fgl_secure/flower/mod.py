@@ -12,7 +12,7 @@ from logging import ERROR, WARNING
 from typing import Any
 
 import numpy as np
-from flwr.app import Context, Error, Message, MetricRecord
+from flwr.app import Context, Error, Message, MetricRecord, RecordDict
 from flwr.clientapp.typing import ClientAppCallable
 from flwr.common.constant import ErrorCode
 from flwr.common.logger import log
@@ -29,7 +29,6 @@ from fgl_secure.flower.records import (
     digest_of,
     digest_of_configuration,
     only_arrays,
-    only_metrics,
     without_request,
 )
 from fgl_secure.flower.terms import ClientPolicy, RoundTerms, mapping_of
@@ -86,16 +85,21 @@ def _training_reply(message: Message, terms: RoundTerms, context: Context, call_
     return reply
 
 
-def _check_ranges(request: RoundRequest) -> None:
-    """Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's."""
-    bounds = None if request.opening is None else request.opening.bounds
-    if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
-        raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
+def _only_metrics(content: RecordDict, owner: str) -> MetricRecord:
+    """The one record of metrics.
+
+    Raises:
+        InputError: there is none, or there are several.
+    """
+    records = list(content.metric_records.values())
+    if len(records) != 1:
+        raise InputError(f"{owner} must have one MetricRecord; found {len(records)}")
+    return records[0]
 
 
 def _contribution(reply: Message, terms: RoundTerms) -> tuple[dict[str, Any], float]:
     """Return what of an app's reply goes into the sum, and with what weight."""
-    metrics = only_metrics(reply.content, "reply of the app")
+    metrics = _only_metrics(reply.content, "reply of the app")
     values = {name: _number(metrics, name) for name in terms.metrics}
     arrays = {
         name: value.astype(value.dtype.newbyteorder("="), copy=False)
@@ -270,7 +274,10 @@ class SecureAggregationMod:
             self._join_round(request, memory, context) if request.terms else self._resume_round(memory, context)
         )
         round_request = RoundRequest.from_bytes(request.message)
-        _check_ranges(round_request)
+        # Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's.
+        bounds = None if round_request.opening is None else round_request.opening.bounds
+        if any(math.frexp(bound)[0] != 0.5 for bound in (bounds or {}).values()):
+            raise ProtocolError("ranges must be powers of two, as a secure maximum finds them; one is not")
         part.check(request.message)  # before the app trains: what fails later is this client's own, and is counted
         failures, earlier = (0, b"") if memory is None else (memory.failures, memory.before(terms))
         trains = round_request.opening is not None and not trained

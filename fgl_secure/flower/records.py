@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError, MalformedMessageError
@@ -104,18 +104,6 @@ def only_arrays(content: RecordDict, owner: str) -> ArrayRecord:
     records = list(content.array_records.values())
     if len(records) != 1:
         raise InputError(f"{owner} must have one ArrayRecord; found {len(records)}")
-    return records[0]
-
-
-def only_metrics(content: RecordDict, owner: str) -> MetricRecord:
-    """The one record of metrics.
-
-    Raises:
-        InputError: there is none, or there are several.
-    """
-    records = list(content.metric_records.values())
-    if len(records) != 1:
-        raise InputError(f"{owner} must have one MetricRecord; found {len(records)}")
     return records[0]
 
 

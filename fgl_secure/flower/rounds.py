@@ -26,7 +26,6 @@ from fgl_secure.errors import (
     InputError,
     MalformedMessageError,
     ProtocolError,
-    RoundsFailedError,
     TooFewClientsError,
 )
 from fgl_secure.flower.mod import FIXED
@@ -111,19 +110,6 @@ def _over(patience: Patience, start: float, enough_at: float | None) -> bool:
     return late or (enough_at is not None and patience.grace is not None and now - enough_at >= patience.grace)
 
 
-def _introductions(grid: Grid, requests: Sequence[Message], patience: Patience) -> dict[int, AnswerRecord]:
-    """Return what nodes say in time of who they are and how their run is configured, by place in `requests`."""
-    questions = {
-        i: Message(RequestRecord(b"").added_to(RecordDict()), item.dst_node_id, item.message_type, ttl=item.ttl)
-        for i, item in enumerate(message.metadata for message in requests)
-    }
-    introductions: dict[int, AnswerRecord] = {}
-    for i, reply in exchange(grid, questions, patience).items():
-        with suppress(MalformedMessageError):
-            introductions |= {} if reply.has_error() else {i: AnswerRecord.of(reply.content)}
-    return introductions
-
-
 def _known_nodes(
     requests: Sequence[Message],
     introduced: Mapping[int, AnswerRecord],
@@ -143,14 +129,6 @@ def _known_nodes(
     return [requests[i] for i in known_nodes], tuple(identity_of[i].hex() for i in known_nodes)
 
 
-def _common_configuration(introduced: Mapping[int, AnswerRecord]) -> bytes:
-    """Return the digest of the run's configuration that most nodes name; the others will refuse the round."""
-    configurations = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
-    if not configurations:
-        raise TooFewClientsError(f"nodes must say in time how their run is configured; none did: {_NO_INTRODUCTION}")
-    return configurations.most_common(1)[0][0]
-
-
 _SILENT = "no answer in time"
 """Why a node is out that said nothing, and so nothing against the round."""
 REFUSED = "an error instead of an answer; the node's own log says why"
@@ -160,7 +138,7 @@ _NO_MOD = "its reply is not one of secure aggregation; does the ClientApp have S
 """Why a node is out whose app replied by itself."""
 
 
-class GridRound:
+class _GridRound:
     """Drives a `ServerRound` to its end; notes nodes that drop out, with the stage and the reason."""
 
     def __init__(
@@ -353,7 +331,7 @@ class GridRounds:
         server = self._server(terms, requests)
         enough = terms.rules().threshold
         patience = [replace(item, enough=enough) for item in (training, others)]
-        GridRound(grid, terms, server, requests, failures).run(*patience)
+        _GridRound(grid, terms, server, requests, failures).run(*patience)
         reply, record = _mean_reply(server, requests, terms.weight_key), server.record
         refused = any(not reason.endswith(_SILENT) for reason in failures.values())
         self._bounds = None if refused else server.bounds  # a number may be beyond the range that was found
@@ -369,9 +347,23 @@ class GridRounds:
         if not identities and self._configuration is not None:
             return requests, ()
         soon = patience if identities else replace(patience, enough=len(requests) // 2 + 1, grace=0.0)
-        introduced = _introductions(grid, requests, soon)
+        # Return what nodes say in time of who they are and how their run is configured, by place in `requests`.
+        questions = {
+            i: Message(RequestRecord(b"").added_to(RecordDict()), item.dst_node_id, item.message_type, ttl=item.ttl)
+            for i, item in enumerate(message.metadata for message in requests)
+        }
+        introduced: dict[int, AnswerRecord] = {}
+        for i, reply in exchange(grid, questions, soon).items():
+            with suppress(MalformedMessageError):
+                introduced |= {} if reply.has_error() else {i: AnswerRecord.of(reply.content)}
         if self._configuration is None:
-            self._configuration = _common_configuration(introduced)
+            # Return the digest of the run's configuration that most nodes name; the others will refuse the round.
+            configurations = Counter(answer.configuration for answer in introduced.values() if answer.configuration)
+            if not configurations:
+                raise TooFewClientsError(
+                    f"nodes must say in time how their run is configured; none did: {_NO_INTRODUCTION}"
+                )
+            self._configuration = configurations.most_common(1)[0][0]
         return _known_nodes(requests, introduced, identities, failures) if identities else (requests, ())
 
     def _server(self, terms: RoundTerms, requests: Sequence[Message]) -> ServerRound:
@@ -379,21 +371,6 @@ class GridRounds:
         arrays = arrays_of(only_arrays(requests[0].content, "message for training"))
         layout = TensorLayout.of(mapping_of(arrays, dict.fromkeys(terms.metrics, 0.0)))
         return ServerRound(terms.rules(), layout, self._session, self._number, self._coins, self._bounds, Recording())
-
-
-def check_rounds(reports: Sequence[RoundReport]) -> None:
-    """Raises if all rounds of a run failed; if some did, the log says how many.
-
-    Raises:
-        RoundsFailedError: names the cause of the first failure.
-    """
-    failed = [report for report in reports if report.failure]
-    if not failed:
-        return
-    first = f"the first, round {failed[0].number}, because {failed[0].failure}"
-    if len(failed) == len(reports):
-        raise RoundsFailedError(f"a run must have a round that gives a mean; all {len(failed)} failed, {first}")
-    log(WARNING, "secure aggregation: %s of %s rounds failed, %s", len(failed), len(reports), first)
 
 
 def _failure(error: FglSecureError, failures: Mapping[int, str]) -> str:

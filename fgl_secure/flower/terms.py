@@ -279,8 +279,22 @@ class ClientPolicy:
             raise ProtocolError("clients must all mask with each other for this client; found a sparse graph of masks")
         if threshold < self.min_threshold:
             raise ProtocolError(f"threshold must be at least {self.min_threshold} for this client; found {threshold}")
-        self._check_bounds(terms)
-        self._check_metrics(terms)
+        if self.bounded and terms.bound is None:
+            raise ProtocolError("bound must be given for this client; found none")
+        if terms.bound is not None and terms.bound < self.least_bound:
+            raise ProtocolError(f"bound must be at least {self.least_bound:g} for this client; found {terms.bound:g}")
+        if terms.weight_bound < self.least_weight_bound:
+            raise ProtocolError(
+                f"weight_bound must be at least {self.least_weight_bound:g} for this client; found "
+                f"{terms.weight_bound:g}"
+            )
+        if terms.weight_key != self.weight_key:
+            raise ProtocolError(
+                f"weight must be the metric {self.weight_key!r} for this client; found {terms.weight_key!r}"
+            )
+        others = [name for name in terms.metrics if name not in self.metrics]
+        if others:
+            raise ProtocolError(f"metrics must be among {self.metrics} for this client; found {others}")
 
     def check_failures(self, failures: int) -> None:
         """Raises once a client failed as often as it may.
@@ -293,26 +307,6 @@ class ClientPolicy:
                 f"rounds must not fail at this client more than {self.max_failures} times; it takes no more part in "
                 f"this run"
             )
-
-    def _check_bounds(self, terms: RoundTerms) -> None:
-        if self.bounded and terms.bound is None:
-            raise ProtocolError("bound must be given for this client; found none")
-        if terms.bound is not None and terms.bound < self.least_bound:
-            raise ProtocolError(f"bound must be at least {self.least_bound:g} for this client; found {terms.bound:g}")
-        if terms.weight_bound < self.least_weight_bound:
-            raise ProtocolError(
-                f"weight_bound must be at least {self.least_weight_bound:g} for this client; found "
-                f"{terms.weight_bound:g}"
-            )
-
-    def _check_metrics(self, terms: RoundTerms) -> None:
-        if terms.weight_key != self.weight_key:
-            raise ProtocolError(
-                f"weight must be the metric {self.weight_key!r} for this client; found {terms.weight_key!r}"
-            )
-        others = [name for name in terms.metrics if name not in self.metrics]
-        if others:
-            raise ProtocolError(f"metrics must be among {self.metrics} for this client; found {others}")
 
 
 def _number(config: Mapping[str, object], key: str) -> int:

@@ -21,9 +21,10 @@ from fgl_secure.graph.graph_sets import Batch, GraphSet
 from fgl_secure.graph.own_files import read_assignment, read_graph
 from fgl_secure.graph.partition import (
     PARTITIONS,
+    SplitMasks,
     partition,
+    random_split,
 )
-from fgl_secure.graph.split import SplitMasks, random_split
 
 __all__ = [
     "PARTITIONS",

@@ -120,7 +120,9 @@ class Graph:
             InputError: An array breaks one of these rules; the message names the node or the edge.
         """
         checked = _checked_features(features)
-        _check_image_shape(image_shape, checked.shape[1])
+        num_features = checked.shape[1]
+        if image_shape is not None and (min(image_shape) < 1 or image_shape[0] * image_shape[1] != num_features):
+            raise InputError(f"image_shape must hold {num_features} pixels, one a feature; found {image_shape}")
         return cls(
             name=name,
             stored=checked if isinstance(checked, SparseRows) else read_only(checked),
@@ -244,11 +246,6 @@ def integers(argument: str, values: ArrayLike) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
-def _check_image_shape(image_shape: tuple[int, int] | None, num_features: int) -> None:
-    if image_shape is not None and (min(image_shape) < 1 or image_shape[0] * image_shape[1] != num_features):
-        raise InputError(f"image_shape must hold {num_features} pixels, one a feature; found {image_shape}")
-
-
 def _checked_labels(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     labels = integers("labels", values)
     if labels.shape != (num_nodes,):
@@ -279,7 +276,7 @@ def _canonical_edges(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     return np.stack([key % num_nodes, key // num_nodes])
 
 
-def _checked_features(values: ArrayLike | Any) -> _Floats | SparseRows:
+def _checked_features(values: Any) -> _Floats | SparseRows:
     """Copies features; those of a sparse matrix, where they would take much memory, stay sparse.
 
     Args:
@@ -293,22 +290,7 @@ def _checked_features(values: ArrayLike | Any) -> _Floats | SparseRows:
     if not issparse(values):
         return _checked_array(values)
     _check_kind(values)
-    _check_indices(values)
-    with np.errstate(over="ignore"):
-        matrix = csr_array(values, dtype=np.float32, copy=True)
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
-    if 4 * matrix.shape[0] * matrix.shape[1] < LARGE or not np.isfinite(matrix.data).all():
-        return _checked_array(matrix.toarray())
-    return SparseRows(matrix)
-
-
-def _check_indices(values: Any) -> None:
-    """Check the indices of a sparse matrix: compiled code would read foreign memory at one outside of it.
-
-    Raises:
-        InputError: one is outside.
-    """
+    # Check the indices of a sparse matrix: compiled code would read foreign memory at one outside of it.
     try:
         if hasattr(values, "check_format"):
             values.check_format(full_check=True)
@@ -316,6 +298,13 @@ def _check_indices(values: Any) -> None:
             np.ravel_multi_index(values.coords, values.shape)
     except ValueError as error:
         raise InputError(f"features must have the indices of their entries inside the matrix; {error}") from error
+    with np.errstate(over="ignore"):
+        matrix = csr_array(values, dtype=np.float32, copy=True)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    if 4 * matrix.shape[0] * matrix.shape[1] < LARGE or not np.isfinite(matrix.data).all():
+        return _checked_array(matrix.toarray())
+    return SparseRows(matrix)
 
 
 def _check_kind(values: Any) -> None:

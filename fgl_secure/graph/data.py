@@ -15,8 +15,7 @@ from fgl_secure.graph.datasets import find_dataset, load, load_set
 from fgl_secure.graph.federated_graph import FederatedGraph
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.graph.own_files import FORM, of_another_form, read_assignment, read_graph
-from fgl_secure.graph.partition import PARTITIONS, partition
-from fgl_secure.graph.split import SplitMasks, random_split
+from fgl_secure.graph.partition import PARTITIONS, SplitMasks, partition, random_split
 
 THIRDS = (0.6, 0.2, 0.2)
 """Shares of the nodes that train, validate and test where a method names no others."""

@@ -14,8 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import Graph, as_array, read_only
 from fgl_secure.graph.own_files import MASKS, REQUIRED, data_warnings, own_graph
-from fgl_secure.graph.partition import partition
-from fgl_secure.graph.split import AssignmentRules, SplitMasks
+from fgl_secure.graph.partition import AssignmentRules, SplitMasks, partition
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fgl_secure.errors import InputError
 from fgl_secure.graph.attributed_graph import MOST_CLASSES, Graph, integers, read_only
 from fgl_secure.graph.federated_graph import FederatedGraph
-from fgl_secure.graph.split import AssignmentRules, SplitMasks
+from fgl_secure.graph.partition import AssignmentRules, SplitMasks
 
 _TEST_SHARE = 0.2
 """FedVN (AAAI 2025, appendix E.1) trains on 80 % of a client's graphs and tests on the rest."""
@@ -63,23 +63,6 @@ def _checked_graph_of(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
             f"{graph_of[node - 1]}"
         )
     return graph_of
-
-
-def _check_edges_inside_graphs(graph: Graph, graph_of: NDArray[np.int64]) -> None:
-    """Check that no edge joins two graphs, and that every edge goes both ways.
-
-    Raises:
-        InputError: One does; the message names its nodes.
-    """
-    between = graph_of[graph.edges[0]] != graph_of[graph.edges[1]]
-    if between.any():
-        source, target = graph.edges[:, int(np.argmax(between))]
-        raise InputError(f"edges must stay inside one graph; {source} -> {target} joins two")
-    if not graph.is_symmetric:
-        source, target = graph.edges
-        there, back = target * graph.num_nodes + source, source * graph.num_nodes + target
-        lonely = int(np.argmax(~np.isin(back, there)))
-        raise InputError(f"edges must be there in both directions; {source[lonely]} -> {target[lonely]} has no return")
 
 
 def _checked_node_types(features: NDArray[np.float32], node_types: bool) -> None:
@@ -250,7 +233,18 @@ class GraphSet:
         graph = Graph.from_arrays(name, features, np.zeros(len(np.atleast_1d(features)), dtype=np.int64), edges)
         owner = _checked_graph_of(graph_of, graph.num_nodes)
         num_graphs = int(owner[-1]) + 1
-        _check_edges_inside_graphs(graph, owner)
+        # Check that no edge joins two graphs, and that every edge goes both ways.
+        between = owner[graph.edges[0]] != owner[graph.edges[1]]
+        if between.any():
+            source, target = graph.edges[:, int(np.argmax(between))]
+            raise InputError(f"edges must stay inside one graph; {source} -> {target} joins two")
+        if not graph.is_symmetric:
+            source, target = graph.edges
+            there, back = target * graph.num_nodes + source, source * graph.num_nodes + target
+            lonely = int(np.argmax(~np.isin(back, there)))
+            raise InputError(
+                f"edges must be there in both directions; {source[lonely]} -> {target[lonely]} has no return"
+            )
         _checked_node_types(graph.features, node_types)
         clients = _CLIENTS.checked_owners(client_of, num_graphs)
         train, validation, test = _CLIENTS.checked_masks(masks, clients)

@@ -135,7 +135,7 @@ def _extensions() -> _Extensions:
     additions: list[tuple[int, int]] = []
     last: list[int] = []
     for code in range(64):
-        edges = _decode_graphlet(code)
+        edges = frozenset(frozenset(pair) for bit, pair in enumerate(_PAIRS_OF_FOUR) if code >> bit & 1)
         if _is_connected(edges, range(4)):
             orbits[code] = _orbits_of_four()[_code(edges, tuple(range(4)))]
             for subset in range(1, 16):
@@ -157,7 +157,7 @@ def _extensions() -> _Extensions:
 
 
 @cache
-def equation_matrix() -> NDArray[np.int64]:
+def _equation_matrix() -> NDArray[np.int64]:
     """The coefficients M of the equations: left sides = M @ counts, int64 [58, 58], both from `FIRST_OF_FIVE` on.
 
     An equation has its own orbit and orbits of graphs with more edges, and no others.
@@ -173,7 +173,7 @@ def equation_matrix() -> NDArray[np.int64]:
     return matrix
 
 
-def edges_of_orbit() -> NDArray[np.int64]:
+def _edges_of_orbit() -> NDArray[np.int64]:
     """The number of edges of the graph of each orbit of five nodes, int64 [58]."""
     return np.array([len(edges) for _, (edges, _) in _equations()], dtype=np.int64)
 
@@ -207,10 +207,6 @@ def _orbits_of_four() -> dict[int, tuple[int, ...]]:
             for order in permutations(range(4)):
                 table[_code(_edges_of(text), order)] = tuple(orbits[node] for node in order)
     return table
-
-
-def _decode_graphlet(code: int) -> _Adjacency:
-    return frozenset(frozenset(pair) for bit, pair in enumerate(_PAIRS_OF_FOUR) if code >> bit & 1)
 
 
 def _code(edges: _Adjacency, order: tuple[int, ...]) -> int:
@@ -356,7 +352,7 @@ def graphlet_degrees(graph: Graph) -> NDArray[np.int64]:
     """Count the 73 orbits of connected induced subgraphs with two to five nodes (Przulj 2007), exactly.
 
     Every connected set of four nodes is visited; the orbits of five nodes follow by equations (Hocevar and Demsar
-    2014), which `equation_matrix` has. The time grows with the number of such sets, which the third
+    2014), which `_equation_matrix` has. The time grows with the number of such sets, which the third
     powers of the degrees dominate.
 
     Args:
@@ -365,7 +361,12 @@ def graphlet_degrees(graph: Graph) -> NDArray[np.int64]:
     Returns:
         int64 [n, 73], the orbits in Przulj's order; column 0 is the degree.
     """
-    neighbours = _undirected_adjacency(graph)
+    # The adjacency with every edge in both directions, int64 CSR [n, n], columns sorted.
+    source, target = graph.edges
+    rows, columns = np.append(source, target), np.append(target, source)
+    neighbours = sparse.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=(graph.num_nodes,) * 2)
+    neighbours.data[:] = 1  # an edge that was there in both directions is one
+    neighbours.sort_indices()
     degrees = np.diff(neighbours.indptr).astype(np.int64)
     # Common neighbours of two nodes, a row a node, columns sorted.
     common = sparse.csr_array(neighbours @ neighbours)
@@ -374,35 +375,21 @@ def graphlet_degrees(graph: Graph) -> NDArray[np.int64]:
     four, sums = _count_sets_of_four(*(array.astype(np.int64) for array in arrays), _extensions())
     counts = np.empty((graph.num_nodes, ORBITS), dtype=np.int64)
     counts[:, 0] = degrees
-    counts[:, 1:4] = _count_sets_of_three(neighbours, degrees)
+    # Orbits 1 to 3, int64 [n, 3]: end of a path, middle of a path, triangle.
+    triangles = np.asarray((neighbours @ neighbours).multiply(neighbours).sum(axis=1), dtype=np.int64) // 2
+    ends = neighbours @ (degrees - 1) - 2 * triangles
+    middles = degrees * (degrees - 1) // 2 - triangles
+    counts[:, 1:4] = np.stack([ends, middles, triangles], axis=1)
     counts[:, 4:FIRST_OF_FIVE] = four[:, 4:]
     counts[:, FIRST_OF_FIVE:] = _solve_orbits(sums)
     return counts
 
 
-def _undirected_adjacency(graph: Graph) -> sparse.csr_array:
-    """The adjacency with every edge in both directions, int64 CSR [n, n], columns sorted."""
-    source, target = graph.edges
-    rows, columns = np.append(source, target), np.append(target, source)
-    matrix = sparse.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=(graph.num_nodes,) * 2)
-    matrix.data[:] = 1  # an edge that was there in both directions is one
-    matrix.sort_indices()
-    return matrix
-
-
-def _count_sets_of_three(neighbours: sparse.csr_array, degrees: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Orbits 1 to 3, int64 [n, 3]: end of a path, middle of a path, triangle."""
-    triangles = np.asarray((neighbours @ neighbours).multiply(neighbours).sum(axis=1), dtype=np.int64) // 2
-    ends = neighbours @ (degrees - 1) - 2 * triangles
-    middles = degrees * (degrees - 1) // 2 - triangles
-    return np.stack([ends, middles, triangles], axis=1)
-
-
 def _solve_orbits(sums: NDArray[np.int64]) -> NDArray[np.int64]:
     """Counts of the orbits of five nodes, int64 [n, 58], from the left sides of their equations."""
-    matrix = equation_matrix()
+    matrix = _equation_matrix()
     counts = np.zeros_like(sums)
-    for orbit in np.argsort(-edges_of_orbit(), kind="stable"):
+    for orbit in np.argsort(-_edges_of_orbit(), kind="stable"):
         # Only orbits of graphs with more edges have a coefficient here, and those are done.
         counts[:, orbit] = (sums[:, orbit] - counts @ matrix[orbit]) // matrix[orbit, orbit]
     return counts

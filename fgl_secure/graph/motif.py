@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets import GraphSet, client_split
-from fgl_secure.graph.split import seeded_generator
+from fgl_secure.graph.partition import seeded_generator
 
 Edges = NDArray[np.int64]
 
@@ -242,21 +242,19 @@ def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generato
     told = int(draw.integers(len(MOTIFS))) if draw.random() < noise else label
     inner = np.arange(nodes + _MOTIF_NODES) < nodes
     inner[:nodes][_OUTER.get(base, [])] = False
-    return _MotifPiece(np.concatenate([joined, _random_edges(joined, inner, draw)], axis=1), len(inner), told)
-
-
-def _which(number: int, follows: float, label: int, draw: np.random.Generator) -> int:
-    return label if draw.random() < follows else int(draw.integers(number))
-
-
-def _random_edges(edges: Edges, inner: NDArray[np.bool_], draw: np.random.Generator) -> Edges:
-    """Edges that are not there yet between any two nodes, of which those with no inner node are dropped."""
+    # Edges that are not there yet between any two nodes, of which those with no inner node are dropped.
     free = np.triu(np.ones((len(inner), len(inner)), dtype=np.bool_), 1)
-    free[edges.min(axis=0), edges.max(axis=0)] = False
+    free[joined.min(axis=0), joined.max(axis=0)] = False
     chosen = []
-    for _ in range(edges.shape[1] // _RANDOM_EDGES):
+    for _ in range(joined.shape[1] // _RANDOM_EDGES):
         one, other = divmod(int(draw.choice(np.flatnonzero(free))), len(inner))
         if inner[one] or inner[other]:
             chosen.append((one, other))
             free[one, other] = False
-    return np.array(chosen, dtype=np.int64).reshape(-1, 2).T
+    return _MotifPiece(
+        np.concatenate([joined, np.array(chosen, dtype=np.int64).reshape(-1, 2).T], axis=1), len(inner), told
+    )
+
+
+def _which(number: int, follows: float, label: int, draw: np.random.Generator) -> int:
+    return label if draw.random() < follows else int(draw.integers(number))

@@ -71,11 +71,7 @@ def method(name: str) -> type[Method]:
     place = _places()[name]
     if place in _IN_TREE:
         return cast("type[Method]", place.load())
-    return _from_outside(place)
-
-
-def _from_outside(place: EntryPoint) -> type[Method]:
-    """The class that an entry point names."""
+    # The class that an entry point names.
     from fgl_secure.auditing.method import Method  # noqa: PLC0415  # data sets come with it
 
     kind = plugins.load_plugin(place)

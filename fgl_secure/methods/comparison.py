@@ -79,7 +79,7 @@ class AttackReading:
 
 
 @dataclass(frozen=True, slots=True)
-class MethodUnderScheme:
+class _MethodUnderScheme:
     """A method under one scheme.
 
     Attributes:
@@ -120,7 +120,7 @@ class MethodUnderScheme:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class _Line:
     """One method.
 
     Attributes:
@@ -134,11 +134,11 @@ class Line:
     name: str
     title: str
     score: Score
-    clear: MethodUnderScheme
-    secured: MethodUnderScheme | None
+    clear: _MethodUnderScheme
+    secured: _MethodUnderScheme | None
 
     @property
-    def sides(self) -> tuple[MethodUnderScheme, ...]:
+    def sides(self) -> tuple[_MethodUnderScheme, ...]:
         """Both, the one in the clear first."""
         return (self.clear,) if self.secured is None else (self.clear, self.secured)
 
@@ -169,7 +169,7 @@ class MethodComparison:
     """
 
     run: Mapping[str, Any]
-    lines: tuple[Line, ...]
+    lines: tuple[_Line, ...]
     left_out: tuple[_LeftOut, ...]
 
     @property
@@ -247,7 +247,14 @@ def compare(
         FglSecureError: a name doesn't exist or the data can't be loaded, before anything ran; or no method fits.
     """
     source = source_of(data)
-    _check(schemes, attacks, seeds, device)
+    # Raises where a choice is none that there is.
+    for text in schemes:
+        assignment(text, tuple(TOPOLOGIES))
+    chosen_attacks(attacks)
+    if not schemes:
+        raise InputError("schemes must be at least one; found none")
+    checked_seeds(seeds)
+    compute_device(device)
     known = {seed: _facts(source, seed) for seed in seeds}
     selection = [_with_epochs(item, epochs) for item in methods or [method_of(name)() for name in names()]]
     left, runs, fitting = list[_LeftOut](), list[Run](), list[Method]()
@@ -273,27 +280,18 @@ def compare(
     return MethodComparison(run, tuple(lines), tuple(left))
 
 
-def _check(schemes: Sequence[str], attacks: Sequence[str], seeds: Sequence[int], device: str) -> None:
-    """Raises where a choice is none that there is."""
-    for text in schemes:
-        assignment(text, tuple(TOPOLOGIES))
-    chosen_attacks(attacks)
-    if not schemes:
-        raise InputError("schemes must be at least one; found none")
-    checked_seeds(seeds)
-    compute_device(device)
-
-
 def _gather_lines(
     methods: Sequence[Method], seeds: Sequence[int], entries: Iterator[LedgerEntry]
-) -> tuple[list[Line], list[_LeftOut]]:
+) -> tuple[list[_Line], list[_LeftOut]]:
     """A line for each method that could be run, of its runs under all seeds; and the others, with the reason."""
-    lines, left = list[Line](), list[_LeftOut]()
+    lines, left = list[_Line](), list[_LeftOut]()
     for method in methods:
         founds = [cast("Mapping[str, Any]", next(entries).found) for _ in seeds]
         refused = next((result["refused"] for result in founds if "refused" in result), None)
         if refused is None:
-            lines.append(_line(method, founds))
+            clear = side_of(founds, 0)
+            assert clear is not None, "every audit has a run in the clear"
+            lines.append(_Line(method.name, method.title, Score(founds[0]["score"]), clear, side_of(founds, 1)))
         else:
             left.append(_LeftOut(method.name, method.title, refused))
     return lines, left
@@ -442,13 +440,7 @@ def _reading(under: UnderScheme, seed: int) -> AttackReading:
     )
 
 
-def _line(method: Method, founds: Sequence[Mapping[str, Any]]) -> Line:
-    clear = side_of(founds, 0)
-    assert clear is not None, "every audit has a run in the clear"
-    return Line(method.name, method.title, Score(founds[0]["score"]), clear, side_of(founds, 1))
-
-
-def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> MethodUnderScheme | None:
+def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> _MethodUnderScheme | None:
     """One side over all seeds.
 
     Args:
@@ -463,7 +455,7 @@ def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> MethodUnderSchem
         known = readings.setdefault(reading.attack, reading)
         if reading.rank < known.rank:
             readings[reading.attack] = reading
-    return MethodUnderScheme(
+    return _MethodUnderScheme(
         sides[0]["scheme"],
         tuple(side["score"] for side in sides),
         fmean(side["bytes"] for side in sides),
@@ -530,7 +522,7 @@ def rows(comparison: MethodComparison) -> tuple[tuple[str, tuple[str, ...]], ...
     """The lines of the table, two a method, each with its tone."""
     return tuple(
         (
-            _tone(side),
+            ("quiet" if side.worst is None else side.worst.tone),
             (
                 line.title if not i else "",
                 side.scheme,
@@ -546,16 +538,12 @@ def rows(comparison: MethodComparison) -> tuple[tuple[str, tuple[str, ...]], ...
     )
 
 
-def _tone(side: MethodUnderScheme) -> str:
-    return "quiet" if side.worst is None else side.worst.tone
-
-
-def _score(line: Line, side: MethodUnderScheme) -> str:
+def _score(line: _Line, side: _MethodUnderScheme) -> str:
     more = "" if side.deviation is None else f" ± {score_text(line.score, side.deviation)}"
     return score_text(line.score, side.score) + more
 
 
-def _worst(side: MethodUnderScheme) -> tuple[str, str, str]:
+def _worst(side: _MethodUnderScheme) -> tuple[str, str, str]:
     """The worst reading, its attack and its prior; without one, whether attacks read the run and found nothing."""
     reading = side.worst
     if reading is None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime.machine import SETUP, Directory, Draws, Machine
-from fgl_secure.runtime.messages import PAYLOAD, MessageKind, Messages, Step, is_frozen
+from fgl_secure.runtime.messages import PAYLOAD, SESSION_BYTES, MessageKind, Messages, Step, is_frozen
 from fgl_secure.runtime.transcript import (
     Endpoints,
     Incident,
@@ -282,6 +282,10 @@ class Channel(Draws):
     def coins(self) -> Coins:
         """The coins, for samplers that need more than uniform elements; note their results with `note_coins`."""
         return self._coins
+
+    def session(self) -> bytes:
+        """The public name of a session, different in every one."""
+        return bytes(self._coins.uniform(256, (SESSION_BYTES,)).tolist())
 
     def draw(
         self, name: str, owners: NDArray[np.int64], modulus: int, shape: tuple[int, ...], step: Step = SETUP

@@ -65,8 +65,24 @@ def compare_exactly(a: Integers, b: Integers) -> ExactComparison:
     Raises:
         InputError: for matrices without rows or of different width.
     """
-    _check(a, b)
-    codes = _row_codes(np.concatenate([a, b]))
+    for name, views in (("a", a), ("b", b)):
+        if views.ndim != 2 or not len(views) or views.dtype.kind not in "iu":
+            raise InputError(
+                f"{name} must hold integers [tapes, coordinates] with at least one tape; "
+                f"found {views.dtype} {list(views.shape)}"
+            )
+    if a.shape[1] != b.shape[1]:
+        raise InputError(f"a and b must have the same coordinates; found {a.shape[1]} and {b.shape[1]}")
+    # int64 [m]: equal for equal rows and only for those, built column by column.
+    rows = np.concatenate([a, b])
+    codes, size = np.zeros(len(rows), dtype=np.int64), 1
+    for column in rows.T:
+        values, digit = np.unique(column, return_inverse=True)
+        if size * len(values) >= _LARGEST_CODE:
+            present, codes = np.unique(codes, return_inverse=True)
+            size = len(present)
+        codes = codes * len(values) + digit
+        size *= len(values)
     _, first, code = np.unique(codes, return_index=True, return_inverse=True)
     count_a = np.bincount(code[: len(a)], minlength=len(first))
     count_b = np.bincount(code[len(a) :], minlength=len(first))
@@ -78,27 +94,3 @@ def compare_exactly(a: Integers, b: Integers) -> ExactComparison:
         witness = _Witness(tuple(row.tolist()), int(count_a[worst]), int(count_b[worst]))
     distance = Fraction(int(apart.sum()), 2 * len(a) * len(b))
     return ExactComparison(distance, len(a), len(b), len(first), witness)
-
-
-def _row_codes(rows: Integers) -> Integers:
-    """int64 [m]: equal for equal rows and only for those, built column by column."""
-    codes, size = np.zeros(len(rows), dtype=np.int64), 1
-    for column in rows.T:
-        values, digit = np.unique(column, return_inverse=True)
-        if size * len(values) >= _LARGEST_CODE:
-            present, codes = np.unique(codes, return_inverse=True)
-            size = len(present)
-        codes = codes * len(values) + digit
-        size *= len(values)
-    return codes
-
-
-def _check(a: Integers, b: Integers) -> None:
-    for name, views in (("a", a), ("b", b)):
-        if views.ndim != 2 or not len(views) or views.dtype.kind not in "iu":
-            raise InputError(
-                f"{name} must hold integers [tapes, coordinates] with at least one tape; "
-                f"found {views.dtype} {list(views.shape)}"
-            )
-    if a.shape[1] != b.shape[1]:
-        raise InputError(f"a and b must have the same coordinates; found {a.shape[1]} and {b.shape[1]}")

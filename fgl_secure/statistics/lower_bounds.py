@@ -174,9 +174,16 @@ def _from_rates(
 ) -> EpsilonLowerBound:
     """Chooses the threshold on the first half of the scores and counts on the second."""
     _check_levels(delta, confidence)
-    _check_scores(present, absent)
+    if present.ndim != 1 or present.shape != absent.shape or len(present) < 2:
+        raise InputError(
+            f"present and absent must be vectors of one length, at least 2; found {present.shape} and {absent.shape}"
+        )
+    if not (np.isfinite(present).all() and np.isfinite(absent).all()):
+        raise InputError("scores must be finite; found NaN or infinity")
     half = len(present) // 2
-    thresholds = _between(np.concatenate([present[:half], absent[:half]]))
+    # Thresholds that fall between different scores, and one below all of them.
+    distinct = np.unique(np.concatenate([present[:half], absent[:half]])).astype(np.float64)
+    thresholds = np.concatenate([distinct[:1] - 1, (distinct[:-1] + distinct[1:]) / 2])
     expected = [half * share_from(scores[:half], thresholds) for scores in (present, absent)]
     ends = _ends(expected[0], expected[1], half, confidence)
     threshold = thresholds[int(np.argmax(of_rates(*ends)))]
@@ -186,12 +193,6 @@ def _from_rates(
     result = float(of_rates(np.array([low]), np.array([high]))[0])
     bound = max(epsilon(result), 0.0)
     return EpsilonLowerBound(method, bound, n, confidence, delta)
-
-
-def _between(scores: Scores | Ranks) -> Scores:
-    """Thresholds that fall between different scores, and one below all of them."""
-    distinct = np.unique(scores).astype(np.float64)
-    return np.concatenate([distinct[:1] - 1, (distinct[:-1] + distinct[1:]) / 2])
 
 
 def _share_from(scores: Scores | Ranks, thresholds: Scores) -> Scores:
@@ -218,12 +219,3 @@ def _check_levels(delta: float, confidence: float) -> None:
         raise InputError(f"delta must be inside [0, 1); found {delta}")
     if not 0 < confidence < 1:
         raise InputError(f"confidence must be inside (0, 1); found {confidence}")
-
-
-def _check_scores(present: Scores | Ranks, absent: Scores | Ranks) -> None:
-    if present.ndim != 1 or present.shape != absent.shape or len(present) < 2:
-        raise InputError(
-            f"present and absent must be vectors of one length, at least 2; found {present.shape} and {absent.shape}"
-        )
-    if not (np.isfinite(present).all() and np.isfinite(absent).all()):
-        raise InputError("scores must be finite; found NaN or infinity")

@@ -116,20 +116,17 @@ class Judge:
         if first.layout != second.layout or _constants_differ(first, second, p):
             return Fraction(1)
         same = np.array_equal(first.matrix, second.matrix)
-        both = self._space_of(first.matrix if same else np.concatenate([first.matrix, second.matrix]), coalition)
+        # That of a coalition's view; inputs move offsets and not the matrix, so that it is eliminated once.
+        matrix = first.matrix if same else np.concatenate([first.matrix, second.matrix])
+        both = self._spaces.get(coalition)
+        if both is None or not np.array_equal(both.matrix, matrix):
+            self._spaces[coalition] = both = RowSpace(matrix, self._protocol.modulus)
         if not both.holds(first.offset - second.offset):
             return Fraction(1)
         if same:
             return Fraction(0)
         ranks = [RowSpace(view.matrix, p).rank for view in (first, second)]
         return 1 - Fraction(p ** (sum(ranks) - both.rank), p ** max(ranks))  # they meet in p^(r + s - joint) views
-
-    def _space_of(self, matrix: Integers, coalition: tuple[Party, ...]) -> RowSpace:
-        """That of a coalition's view; inputs move offsets and not the matrix, so that it is eliminated once."""
-        space = self._spaces.get(coalition)
-        if space is None or not np.array_equal(space.matrix, matrix):
-            self._spaces[coalition] = space = RowSpace(matrix, self._protocol.modulus)
-        return space
 
     def view(self, inputs: Inputs, coalition: tuple[Party, ...]) -> _Affine:
         """What a coalition sees of one input."""

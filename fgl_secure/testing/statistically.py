@@ -261,7 +261,15 @@ class _Contest:
         frame = Frame.of((*samples[0], *samples[1])) if frame is None else frame
         numbered = frame.has_layout_column
         pilot = align_views(*samples, self.a.protocol.parties, frame)
-        joins = self._joins(pilot)
+        # What to look at together, from samples that are used for nothing else.
+        modulus = self.a.protocol.modulus
+        varying = np.flatnonzero((np.concatenate([pilot.a, pilot.b]) != pilot.a[0]).any(axis=0))
+        pairs = CoordinatePairs.among(pilot.positions, varying.tolist(), self.plan.pairs)
+        relations = np.zeros((0, len(pilot.labels)), dtype=np.int64)
+        if has_ratios(modulus) and pilot.labels:
+            result = [affine_relations(arm, modulus) for arm in (pilot.a, pilot.b)]
+            relations = np.unique(np.concatenate(result), axis=0)
+        joins = Joins(pairs, relations)
         power = self.plan.power(family_size(len(pilot.labels), joins, self.a.protocol.modulus))
         runs: list[SampleComparison] = []
         for name, size in (("first run", power.n), ("second run", _RERUN * power.n)):
@@ -275,17 +283,6 @@ class _Contest:
                 break
             _LOG.warning("%s, %s: %s: %s", self.check, self.a.protocol, words, _words(runs[-1]))
         return self._evidence(runs, joins, pilot.note)
-
-    def _joins(self, pilot: AlignedViews) -> Joins:
-        """What to look at together, from samples that are used for nothing else."""
-        modulus = self.a.protocol.modulus
-        varying = np.flatnonzero((np.concatenate([pilot.a, pilot.b]) != pilot.a[0]).any(axis=0))
-        pairs = CoordinatePairs.among(pilot.positions, varying.tolist(), self.plan.pairs)
-        relations = np.zeros((0, len(pilot.labels)), dtype=np.int64)
-        if has_ratios(modulus) and pilot.labels:
-            result = [affine_relations(arm, modulus) for arm in (pilot.a, pilot.b)]
-            relations = np.unique(np.concatenate(result), axis=0)
-        return Joins(pairs, relations)
 
     def _compare(self, views: AlignedViews, joins: Joins, name: str, decisive: float) -> SampleComparison:
         modulus = self.a.protocol.modulus

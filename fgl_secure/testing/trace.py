@@ -80,7 +80,23 @@ def assert_same_trace(
 def _evidence(protocol: Protocol, a: Inputs, b: Inputs, runs: int, advantage: float) -> Evidence:
     first_traces, second_traces = ([_trace(protocol, inputs) for _ in range(runs)] for inputs in (a, b))
     if max(len(set(first_traces)), len(set(second_traces))) > 1:
-        return _compare_distributions(protocol, a, b, advantage)
+        # Compares the distributions of traces that depend on coins.
+        power = Power.for_advantage(advantage, _TESTS)
+        result = [_comparison(protocol, a, b, power)]
+        if result[0].is_rejected:
+            result.append(_comparison(protocol, a, b, Power(4 * power.n, _TESTS)))
+        last = result[-1]
+        return Evidence(
+            "same distribution of traces",
+            str(protocol),
+            _OBSERVER,
+            last.is_rejected,
+            f"{last.strongest}, adjusted p-value {last.p_value:.3g}",
+            f"{power.detectable_bias:.3g} in one bit of the trace, with probability {POWER:g} at level {power.alpha:g} "
+            f"over {_TESTS} tests, {power.n} runs of each input",
+            power.detectable_bias,
+            tuple(f"{item.strongest}, adjusted p-value {item.p_value:.3g}" for item in result if len(result) > 1),
+        )
     first, other = first_traces[0], second_traces[0]
     message_count = sum(len(entry.senders) for entry in first)
     return Evidence(
@@ -92,26 +108,6 @@ def _evidence(protocol: Protocol, a: Inputs, b: Inputs, runs: int, advantage: fl
         f"any difference that shows in one of {2 * runs} runs",
         0.0,
         () if first == other else (first_difference(first, other),),
-    )
-
-
-def _compare_distributions(protocol: Protocol, a: Inputs, b: Inputs, advantage: float) -> Evidence:
-    """Compares the distributions of traces that depend on coins."""
-    power = Power.for_advantage(advantage, _TESTS)
-    result = [_comparison(protocol, a, b, power)]
-    if result[0].is_rejected:
-        result.append(_comparison(protocol, a, b, Power(4 * power.n, _TESTS)))
-    last = result[-1]
-    return Evidence(
-        "same distribution of traces",
-        str(protocol),
-        _OBSERVER,
-        last.is_rejected,
-        f"{last.strongest}, adjusted p-value {last.p_value:.3g}",
-        f"{power.detectable_bias:.3g} in one bit of the trace, with probability {POWER:g} at level {power.alpha:g} "
-        f"over {_TESTS} tests, {power.n} runs of each input",
-        power.detectable_bias,
-        tuple(f"{item.strongest}, adjusted p-value {item.p_value:.3g}" for item in result if len(result) > 1),
     )
 
 

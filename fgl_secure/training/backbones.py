@@ -262,14 +262,6 @@ class SAGELayer(MessageLayer):
         return self.shift(sums / degrees.summed.clamp(min=1) + self.project(kept, self.own_weight), self.bias)
 
 
-class SummedSAGELayer(SAGELayer):
-    """GraphSAGE with a sum in place of the mean: W_self h + W_neighbour sum(h of neighbours) + b."""
-
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
-        """Adds the own projection and the bias to the sum over all neighbours."""
-        return self.shift(degrees.scaled_to_full(sums) + self.project(kept, self.own_weight), self.bias)
-
-
 class GINLayer(_ProjectionLayer):
     """Graph isomorphism layer (Xu et al. 2019, Eq. 4.1): a perceptron of (1 + epsilon) h + sum(h of neighbours).
 

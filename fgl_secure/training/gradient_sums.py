@@ -34,7 +34,6 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
 from fgl_secure.runtime import Channel, Directory, Phase, Role, Step
 from fgl_secure.training.backbones import MessageLayer
-from fgl_secure.training.server_sums import FLOAT_BYTES
 
 Floats = NDArray[np.float32]
 Sizes = tuple[tuple[int, int], ...]
@@ -233,36 +232,6 @@ def _array(tensor: torch.Tensor) -> Floats:
 def _stack(arrays: list[Floats]) -> Floats:
     """Arrays behind a new first axis; one alone is not copied."""
     return arrays[0][None] if len(arrays) == 1 else np.stack(arrays)
-
-
-class ClearGradients:
-    """Every device sends its gradient to its silo in the clear: HiFGL holds gradients not to be private (4.3).
-
-    Args:
-        channel: between devices and silos.
-        silo_of: int64 [n], the silo of each device.
-    """
-
-    def __init__(self, channel: Channel, silo_of: NDArray[np.int64]) -> None:
-        self._channel = channel
-        self._devices = channel.parties.ids(Role.DEVICE)
-        self._silos = channel.parties.ids(Role.SILO)[silo_of]
-
-    def looks_at(self, step: Step) -> bool:
-        """Whether gradients of a step are recorded, and not counted alone."""
-        return self._channel.recording.keeps(step)
-
-    def send(self, factors: list[Factors], step: Step) -> None:
-        """One message a device and parameter, sized as the dense gradient."""
-        for factor in factors:
-            now, size = replace(step, layer=factor.layer), FLOAT_BYTES * factor.height * factor.width
-            self._channel.send(Phase.GRADIENT, now, self._devices, self._silos, factor.payload, wire_bytes=size)
-
-    def count(self, sizes: Sizes, step: Step) -> None:
-        """The same messages where nobody looks at them."""
-        for layer, entries in sizes:
-            now, size = replace(step, layer=layer), FLOAT_BYTES * entries
-            self._channel.send_sizes(Phase.GRADIENT, now, self._devices, self._silos, size)
 
 
 _KEPT_OF_MEMBERS = (Phase.SHARE_SUMS, Phase.PRODUCT_SHARES)

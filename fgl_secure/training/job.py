@@ -14,12 +14,11 @@ from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, Recording
 from fgl_secure.threads import one_thread
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.loop import Progress, TrainingResult, TrainingRounds, run
 from fgl_secure.training.one_process import Intermediary, OneProcess
 from fgl_secure.training.parameters import LARGE
 from fgl_secure.training.parties import Between, helpers_of, hierarchy_of, neighbour_sums
 from fgl_secure.training.program import Program
-from fgl_secure.training.rounds import TrainingRounds, run
 from fgl_secure.training.silo import Silo
 
 Make = Callable[[Collectives, Coins], TrainingRounds]

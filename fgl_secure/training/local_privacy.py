@@ -25,11 +25,8 @@ if TYPE_CHECKING:  # the options of a command line are made without numpy and to
     from fgl_secure.coins import Coins
     from fgl_secure.dp.local import PerturbedRows
     from fgl_secure.graph import FederatedGraph
-    from fgl_secure.training.collectives import Collectives
     from fgl_secure.training.silo import Silo
 
-NORM = 4.0
-"""L2 norm of a device's model input; bags of words and digits have about as much, and ranges of sums suit them."""
 _TAIL = 8.0
 """Standard deviations of Gaussian noise beyond the clip that an entry hardly ever exceeds."""
 
@@ -174,25 +171,3 @@ def correct_scores(scores: torch.Tensor, response: torch.Tensor) -> torch.Tensor
     import torch  # noqa: PLC0415  # see above
 
     return torch.log(torch.softmax(scores, dim=1) @ response)
-
-
-def propagate_means(talk: Collectives, rows: torch.Tensor, hops: int, first_layer: int) -> torch.Tensor:
-    """Return means over neighbours of means over neighbours, and so on, scaled to `NORM`: float [m, d].
-
-    A device without a sum, since it has too few neighbours, keeps its row.
-
-    Args:
-        talk: the collectives of the run.
-        rows: float [m, d], of the silo's devices, within [-1, 1].
-        hops: number of means.
-        first_layer: number of the first sum, beyond those of the model.
-    """
-    import torch  # noqa: PLC0415  # see above
-    from torch.nn import functional  # noqa: PLC0415
-
-    counts = torch.tensor(talk.message_counts[:, None], dtype=rows.dtype, device=rows.device)
-    with torch.no_grad():
-        for hop in range(hops):
-            _, sums = talk.neighbours(rows, layer=first_layer + hop)
-            rows = torch.where(counts > 0, sums / counts.clamp(min=1), rows)
-    return functional.normalize(rows) * NORM

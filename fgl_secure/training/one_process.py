@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fgl_secure.algebra import FixedPoint
+from fgl_secure.algebra.quantization import Overflow, scale
 from fgl_secure.errors import ProtocolError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.collective import Code, Collective
@@ -18,13 +22,20 @@ from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, 
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, AnswerCall, Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.gradient_sums import ClearGradients, gather_factors, gradient_sums, member_sums, sums_members
+from fgl_secure.training.gradient_sums import (
+    Factors,
+    Sizes,
+    gather_factors,
+    gradient_sums,
+    member_sums,
+    sums_members,
+)
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program, in_lockstep
-from fgl_secure.training.ranges import Digits, finds_ranges, plain_code, rounding_key
-from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, Units, grid_for, quotients
+from fgl_secure.training.ranges import Digits, finds_ranges, rounding_key
+from fgl_secure.training.server_sums import FLOAT_BYTES, LARGEST, RECEIVED, grid_for, quotients
 from fgl_secure.training.silo import Silo
-from fgl_secure.typing import Array
+from fgl_secure.typing import Array, Floats, Ids
 
 
 def open_neighbours(
@@ -69,6 +80,66 @@ _Make = Callable[[Collectives], Program]
 
 Intermediary = Callable[["OneProcess", list[Call]], Sequence[Any]]
 """Answers what the silos of a process call together, by `OneProcess.answer` or otherwise."""
+
+
+class _ClearGradients:
+    """Every device sends its gradient to its silo in the clear: HiFGL holds gradients not to be private (4.3).
+
+    Args:
+        channel: between devices and silos.
+        silo_of: int64 [n], the silo of each device.
+    """
+
+    def __init__(self, channel: Channel, silo_of: NDArray[np.int64]) -> None:
+        self._channel = channel
+        self._devices = channel.parties.ids(Role.DEVICE)
+        self._silos = channel.parties.ids(Role.SILO)[silo_of]
+
+    def looks_at(self, step: Step) -> bool:
+        """Whether gradients of a step are recorded, and not counted alone."""
+        return self._channel.recording.keeps(step)
+
+    def send(self, factors: list[Factors], step: Step) -> None:
+        """One message a device and parameter, sized as the dense gradient."""
+        for factor in factors:
+            now, size = replace(step, layer=factor.layer), FLOAT_BYTES * factor.height * factor.width
+            self._channel.send(Phase.GRADIENT, now, self._devices, self._silos, factor.payload, wire_bytes=size)
+
+    def count(self, sizes: Sizes, step: Step) -> None:
+        """The same messages where nobody looks at them."""
+        for layer, entries in sizes:
+            now, size = replace(step, layer=layer), FLOAT_BYTES * entries
+            self._channel.send_sizes(Phase.GRADIENT, now, self._devices, self._silos, size)
+
+
+def _plain_code(code: Code | None) -> FixedPoint | None:
+    """Return a map of rows that refuses what is too large; None for any other, and for none."""
+    return code if isinstance(code, FixedPoint) and code.overflow is Overflow.REFUSE else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """Units of a grid as the reals that they stand for, and whole numbers behind them; exact up to `EXACT`.
+
+    Attributes:
+        grid: of the units.
+        counts: how many whole numbers there are.
+    """
+
+    grid: FixedPoint
+    counts: int
+
+    def encode(self, rows: Floats) -> Ids:
+        """Int64 [k, P] of reals [k, P]."""
+        index = rows.shape[-1] - self.counts
+        units = scale(rows[..., :index], self.grid.fraction_bits)
+        result: Ids = np.rint(np.concatenate([units, rows[..., index:]], axis=-1)).astype(np.int64)
+        return result
+
+    def decode(self, sums: Ids) -> Floats:
+        """Float64 [k, P] of integers [k, P]."""
+        index = sums.shape[-1] - self.counts
+        return np.concatenate([self.grid.decode(sums[..., :index]), sums[..., index:]], axis=-1)
 
 
 class OneProcess:
@@ -126,7 +197,7 @@ class OneProcess:
             self._neighbours = Collective(scheme, Topology(NEIGHBOURS, grouping, width), channel, fixed)
         sums = self._neighbours.topology.grouping
         self._gradients = gradient_sums(members, channel, graph.silo_of) if members is not None and serves else None
-        self._clear = ClearGradients(channel, graph.silo_of)
+        self._clear = _ClearGradients(channel, graph.silo_of)
         self._opened: dict[tuple[str, int, int], Collective] = {}
         partners = np.bincount(sums.target, minlength=graph.num_devices)
         summed = np.bincount(scheme.answered_grouping(sums).target, minlength=graph.num_devices)
@@ -136,7 +207,7 @@ class OneProcess:
         silos = channel.parties.ids(Role.SILO)
         self._rows = self._nodes if between is None else [np.flatnonzero(sums.row_owner == silo) for silo in silos]
         schemes_of_silos = {CLIENTS: self._clients, SERVER: self._server}
-        code = None if scheme.adds_noise else plain_code(self._neighbours.code)  # noise is made for rows as they are
+        code = None if scheme.adds_noise else _plain_code(self._neighbours.code)  # noise is made for rows as they are
         ranged = finds_ranges(shares[0].facts, code, noisy=scheme.adds_noise)
         keyed = ranged or self._server.precision is not None
         self._talks = [
@@ -186,7 +257,12 @@ class OneProcess:
 
         way = self.answer if self.intermediary is None else partial(self.intermediary, self)
         result = in_lockstep([make_work(*item) for item in zip(self._talks, works, strict=True)], way)
-        self._take_down()
+        # All silos' notes of a name and a step as one batch, in the order of their owners.
+        for (name, step), noted in self._notes.items():
+            owners, rows = (np.concatenate(parts) for parts in zip(*noted, strict=True))
+            order = np.argsort(owners, kind="stable")
+            self._channel.note_inputs(name, step, owners[order], rows[order])
+        self._notes.clear()
         return result
 
     def _note(self, silo: Silo, name: str, step: Step, devices: bool, rows: Callable[[], Array]) -> None:
@@ -199,14 +275,6 @@ class OneProcess:
             else np.repeat(parties.ids(Role.SILO)[silo.silo], len(result))
         )
         self._notes.setdefault((name, step), []).append((owners, result))
-
-    def _take_down(self) -> None:
-        """All silos' notes of a name and a step as one batch, in the order of their owners."""
-        for (name, step), noted in self._notes.items():
-            owners, rows = (np.concatenate(parts) for parts in zip(*noted, strict=True))
-            order = np.argsort(owners, kind="stable")
-            self._channel.note_inputs(name, step, owners[order], rows[order])
-        self._notes.clear()
 
     @property
     def neighbour_grouping(self) -> Grouping:
@@ -269,7 +337,7 @@ class OneProcess:
 
     def _server_sum(self, rows: list[Array], call: Call) -> list[Array]:
         parties, width, bound = self._channel.parties, len(rows[0]), call.bound
-        units = None if call.grid is None else Units(call.grid, call.counts)
+        units = None if call.grid is None else _Units(call.grid, call.counts)
         code = units if call.numbers is None else call.numbers
 
         def open_collective() -> Collective:

@@ -28,7 +28,6 @@ from fgl_secure.training.backbones import (
     GINLayer,
     MessageLayer,
     SAGELayer,
-    SummedSAGELayer,
 )
 
 OPTIONS: Mapping[str, Mapping[str, tuple[object, ...]]] = MappingProxyType({
@@ -79,7 +78,19 @@ def adapt(module: nn.Module) -> AdaptedModule:
     if not isinstance(module, nn.Module):
         raise InputError(f"module must be a torch.nn.Module of torch_geometric's convolutions; found {module!r}")
     _check_parameters(module)
-    _check_options(module)
+    from torch_geometric.nn import MessagePassing  # noqa: PLC0415  # takes seconds
+
+    result = {name: part for name, part in module.named_modules() if isinstance(part, MessagePassing)}
+    if not result:
+        raise InputError(f"module must have convolutions among {', '.join(OPTIONS)}; found none")
+    for name, part in result.items():
+        kind, place = type(part).__name__, f"module.{name}".rstrip(".")
+        if not _is_served(part):
+            raise InputError(f"{place} must be one of {', '.join(OPTIONS)}; found {kind}: sums don't serve others")
+        for option, served in {**OPTIONS[kind], "flow": ("source_to_target",)}.items():
+            if (value := getattr(part, option)) not in served:
+                rule = " or ".join(map(repr, served))
+                raise InputError(f"{place}.{option} must be {rule} for {kind}; found {value!r}: make it anew")
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)
         layers, origins = _layers(module, [name for name, part in module.named_modules() if _is_served(part)])
@@ -127,22 +138,6 @@ def _check_parameters(module: nn.Module) -> None:
             )
 
 
-def _check_options(module: nn.Module) -> None:
-    from torch_geometric.nn import MessagePassing  # noqa: PLC0415  # takes seconds
-
-    result = {name: part for name, part in module.named_modules() if isinstance(part, MessagePassing)}
-    if not result:
-        raise InputError(f"module must have convolutions among {', '.join(OPTIONS)}; found none")
-    for name, part in result.items():
-        kind, place = type(part).__name__, f"module.{name}".rstrip(".")
-        if not _is_served(part):
-            raise InputError(f"{place} must be one of {', '.join(OPTIONS)}; found {kind}: sums don't serve others")
-        for option, served in {**OPTIONS[kind], "flow": ("source_to_target",)}.items():
-            if (value := getattr(part, option)) not in served:
-                rule = " or ".join(map(repr, served))
-                raise InputError(f"{place}.{option} must be {rule} for {kind}; found {value!r}: make it anew")
-
-
 def _layers(
     module: nn.Module, order: Iterable[str], dtype: torch.dtype = torch.float32
 ) -> tuple[nn.ModuleList, list[nn.Parameter]]:
@@ -172,8 +167,16 @@ def _gcn(part: Any, copied: _Copy) -> MessageLayer:
     return layer
 
 
+class _SummedSAGELayer(SAGELayer):
+    """GraphSAGE with a sum in place of the mean: W_self h + W_neighbour sum(h of neighbours) + b."""
+
+    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+        """Adds the own projection and the bias to the sum over all neighbours."""
+        return self.shift(degrees.scaled_to_full(sums) + self.project(kept, self.own_weight), self.bias)
+
+
 def _sage(part: Any, copied: _Copy) -> MessageLayer:
-    layer = (SAGELayer if part.aggr == "mean" else SummedSAGELayer)(1, 1)
+    layer = (SAGELayer if part.aggr == "mean" else _SummedSAGELayer)(1, 1)
     layer.own_weight, layer.neighbour_weight = copied(part.lin_r.weight), copied(part.lin_l.weight)
     layer.bias = copied(part.lin_l.bias)
     return layer

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import MERSENNE_61, FixedPoint
 from fgl_secure.algebra.checks import finite, largest_magnitude
 from fgl_secure.algebra.levels import Levels
-from fgl_secure.algebra.quantization import LowPrecision, Overflow, join_digits
+from fgl_secure.algebra.quantization import LowPrecision, join_digits
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.streams import KEY_BYTES, FieldStream
 from fgl_secure.errors import FieldRangeError, PrecisionWarning
 from fgl_secure.protocols.coded_products import LARGEST_LEFT, LARGEST_PRODUCT, LARGEST_RIGHT
-from fgl_secure.protocols.collective import Code
 from fgl_secure.protocols.relay_coded import LARGEST_GRADIENT
 from fgl_secure.protocols.scheme import LARGEST_ROW_BOUND, ROW_BOUND, Rounding
 from fgl_secure.protocols.stepwise import step_bytes
@@ -179,11 +178,6 @@ def finds_ranges(facts: Facts, code: FixedPoint | None, *, noisy: bool = False) 
         noisy: whether they carry noise.
     """
     return facts.large_features or noisy or (code is not None and code.bound > LARGEST_ROW_BOUND)
-
-
-def plain_code(code: Code | None) -> FixedPoint | None:
-    """Return a map of rows that refuses what is too large; None for any other, and for none."""
-    return code if isinstance(code, FixedPoint) and code.overflow is Overflow.REFUSE else None
 
 
 class Ranges:

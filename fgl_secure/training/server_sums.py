@@ -7,12 +7,10 @@ a single weight. Programs have `Collectives.server`, `mean` and `ratios`; what i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from fgl_secure.algebra import FixedPoint
-from fgl_secure.algebra.quantization import scale
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
@@ -113,31 +111,6 @@ def update_grid(limit: int, terms: int, most_bits: int, heaviest: int = 1) -> Fi
         what="summands",
         remedy=REMEDY,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Units:
-    """Units of a grid as the reals that they stand for, and whole numbers behind them; exact up to `EXACT`.
-
-    Attributes:
-        grid: of the units.
-        counts: how many whole numbers there are.
-    """
-
-    grid: FixedPoint
-    counts: int
-
-    def encode(self, rows: Floats) -> Ids:
-        """Int64 [k, P] of reals [k, P]."""
-        index = rows.shape[-1] - self.counts
-        units = scale(rows[..., :index], self.grid.fraction_bits)
-        result: Ids = np.rint(np.concatenate([units, rows[..., index:]], axis=-1)).astype(np.int64)
-        return result
-
-    def decode(self, sums: Ids) -> Floats:
-        """Float64 [k, P] of integers [k, P]."""
-        index = sums.shape[-1] - self.counts
-        return np.concatenate([self.grid.decode(sums[..., :index]), sums[..., index:]], axis=-1)
 
 
 def quotients(total: Ids, parts: Sequence[int]) -> Floats:

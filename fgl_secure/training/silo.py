@@ -102,10 +102,7 @@ class Silo:
             raise InputError(
                 "edges must have an end in the silo, and the other one there or among foreign; one has not"
             )
-        self._check_indices()
-
-    def _check_indices(self) -> None:
-        """Check what arrays are looked up by: a file may name places that no silo has."""
+        # Check what arrays are looked up by: a file may name places that no silo has.
         numbers, silos, places = self.foreign.T
         if not (_ascends(self.nodes) and _ascends(numbers) and not np.isin(numbers, self.nodes).any()):
             raise InputError("nodes and foreign must be numbers from 0 that ascend, and have none in common")

@@ -221,7 +221,11 @@ class Aggregator(_KeyHolders):
         due = Phase.ENCRYPTION_KEY if adding is None else Phase.CIPHERTEXTS
         self._check_head(messages, {Phase.ENCRYPTION_KEY: None, Phase.CIPHERTEXTS: None}, due)
         if adding is None:
-            self._take_key(messages)
+            able, key = self._take_keys(messages), self._key_of(self.terms.server)
+            if not len(able) or key is None:
+                raise ProtocolError(f"the aggregator must hold the key that the receiver names; party {able} does not")
+            self._adding = RunningSums(key, self._plan.count)
+            self._here.go(Stage.VECTORS)
             return
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
 
@@ -232,13 +236,6 @@ class Aggregator(_KeyHolders):
             self._here.note(client)
 
         each_row(self, messages, one)
-
-    def _take_key(self, messages: Messages) -> None:
-        able, key = self._take_keys(messages), self._key_of(self.terms.server)
-        if not len(able) or key is None:
-            raise ProtocolError(f"the aggregator must hold the key that the receiver names; party {able} does not")
-        self._adding = RunningSums(key, self._plan.count)
-        self._here.go(Stage.VECTORS)
 
     def step(self) -> Iterable[Messages]:
         """The sum, when the vectors are in.

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
+from scipy import sparse
 
+from fgl_secure.algebra.checks import as_floats, check_finite
+from fgl_secure.algebra.quantization import FixedPoint
+from fgl_secure.coins import SystemCoins
 from fgl_secure.crypto.ckks_parameters import Parameters, limit
-from fgl_secure.crypto.cryptography import RealCryptography
+from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks.receiver_machines import (
     Aggregator,
@@ -18,9 +23,9 @@ from fgl_secure.protocols.ckks.receiver_machines import (
     KeyRing,
     ReceiverKeyPlan,
 )
-from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
-from fgl_secure.protocols.ckks.shared_server import SharedKeyServer
+from fgl_secure.protocols.ckks.shared_machines import SharedKeyClients, SharedKeyServer
 from fgl_secure.protocols.ckks.wire import RING, TAG, SharedKeyPlan
+from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.pairwise_masking.scheme import sum_leaks
 from fgl_secure.protocols.scheme import SumMachine, UniformField
@@ -28,8 +33,10 @@ from fgl_secure.protocols.secagg.scheme import AggregationScheme, threshold_of
 from fgl_secure.protocols.secagg.terms import AggregationTerms
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
+    Channel,
     Circumstance,
     Claim,
+    Directory,
     Draws,
     Guarantee,
     Leak,
@@ -37,7 +44,9 @@ from fgl_secure.runtime import (
     PublicParameters,
     Role,
     Secret,
+    Step,
     Strength,
+    Transcript,
 )
 from fgl_secure.typing import Ids
 
@@ -278,10 +287,71 @@ class SharedKeyCkks(_CkksScheme):
     ) -> tuple[SumMachine, ...]:
         """See `Scheme.machines`: server and clients."""
         terms, parameters = self._parameters(topology, session, draws)
-        plan, crypto = SharedKeyPlan(terms, parameters), RealCryptography(draws, BYTES)
+        plan, crypto = SharedKeyPlan(terms, parameters), Cryptography(draws, BYTES)
         return self._roles(
             terms,
             hosted,
             lambda: SharedKeyServer(plan, crypto, draws),
             lambda here: self.clients(here, plan, crypto, draws, names),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncryptedSum:
+    """The decrypted sum.
+
+    Attributes:
+        total: float64, of the shape of the matrices; a CSR array where all of them are sparse.
+        error: how far an entry may be from the true sum. Decryption is exact: rounding to fixed point is all.
+        sent: payload bytes of all messages: keys, ciphertexts of all clients, and their sum.
+        transcript: sender, receiver and size of each message.
+    """
+
+    total: Any = field(repr=False)
+    error: float
+    sent: int
+    transcript: Transcript = field(repr=False)
+
+
+def ckks_sum(matrices: Sequence[Any], *, bound: float | None = None) -> EncryptedSum:
+    """Add one matrix per client under the receiver's CKKS key, via a server that receives only ciphertexts.
+
+    The receiver is a client that sends no matrix, as in FedStruct's exchange, whose receiver i sums the B_ijk of
+    all others k (ICLR 2025, App. D). Sparse matrices are encrypted whole, so that their pattern stays hidden.
+
+    Args:
+        matrices: one per client, two or more of one shape: arrays, tensors, or SciPy's sparse matrices.
+        bound: largest magnitude of an entry, which all parties know; the largest that there is unless given.
+
+    Returns:
+        The sum, and what its ciphertexts took.
+
+    Raises:
+        InputError: fewer than two matrices, shapes that differ, an entry that is not finite, or a bound that is not a
+            positive number.
+        FieldRangeError: an entry exceeds the bound, or there are too many clients for sums that are exact.
+
+    Examples:
+        >>> ckks_sum([np.array([[0.5, 0.0]]), np.array([[0.25, 1.0]])]).total
+        array([[0.75, 1.  ]])
+    """
+    clients = len(matrices)
+    if clients < 2:
+        raise InputError(f"matrices must be at least 2, or the sum is one client's own; found {clients}")
+    rows = [as_floats(item, "matrices") for item in matrices]
+    shape = rows[0].shape
+    if any(item.shape != shape for item in rows) or not rows[0].size:
+        raise InputError(f"matrices must have one shape, not empty; found {[list(item.shape) for item in rows]}")
+    values = np.stack([item.reshape(-1) for item in rows])
+    largest = check_finite(values, "matrices")
+    code = FixedPoint.for_sums(
+        bound=(largest or 1.0) if bound is None else bound, terms=clients, limit=Ckks().limit(clients), what="entries"
+    )
+    parties = Directory.hierarchy(clients + 1, clients + 1)
+    silos, channel = parties.ids(Role.SILO), Channel(parties, SystemCoins())
+    topology = Topology.to_client(parties, silos[:clients], int(silos[clients]), values.shape[1], code.largest)
+    units = Collective(Ckks(), topology, channel).sum(code.encode(values), Step(0))
+    total = code.decode(units).reshape(shape)
+    if all(sparse.issparse(item) for item in matrices):
+        total = sparse.csr_array(total)
+    return EncryptedSum(total, clients * code.error, channel.transcript.byte_count, channel.transcript)

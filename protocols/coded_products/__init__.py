@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.coded_products.collective import ProductCollective
 from fgl_secure.protocols.coded_products.encoding import FactorParts, ProductCode
 from fgl_secure.protocols.coded_products.plan import OuterProduct, ProductLayout
 from fgl_secure.protocols.coded_products.scheme import (
@@ -10,6 +9,7 @@ from fgl_secure.protocols.coded_products.scheme import (
     LARGEST_PRODUCT,
     LARGEST_RIGHT,
     CodedProducts,
+    ProductCollective,
     ProductRoles,
     SumsProducts,
     with_products,

@@ -25,7 +25,6 @@ from fgl_secure.algebra.residues import (
     Remainders,
     Residues,
     Words,
-    combine,
     exact_product,
     from_combined,
     mask,
@@ -39,26 +38,6 @@ Sums = NDArray[np.signedinteger[Any]]
 
 MOST_STREAMS = 512
 """Common streams of relays, T for each set of R - T of them; their number grows fast with T."""
-
-
-def device_shares(
-    fields: Sequence[PrimeField], j: int, rows: NDArray[np.signedinteger[Any]], masks: Sequence[Words]
-) -> Residues:
-    """A device's role: relay j's values of the polynomials through its rows at 0 and its masks at 1 .. T.
-
-    Args:
-        fields: of shares.
-        j: number of the relay, from 0; those below T hold masks.
-        rows: integers [n, d].
-        masks: T arrays of words [*batch, n, d], see `words_below`: uniform, secret and never used before.
-
-    Returns:
-        Remainders [*batch, n, d] by field.
-    """
-    nodes = tuple(range(len(masks) + 1))
-    if j < len(masks):
-        return combine(fields, np.tile([int(node == j + 1) for node in nodes], (len(fields), 1)), rows, masks)
-    return combine(fields, np.array([lagrange_matrix(f, nodes, (j + 1,))[0] for f in fields]), rows, masks)
 
 
 def relay_products(layout: ProductLayout, static: Residues, fresh: Residues) -> list[Sums]:

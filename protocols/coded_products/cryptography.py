@@ -11,11 +11,8 @@ Both are words below a multiple of the product of all primes, whose remainders a
 
 from __future__ import annotations
 
-import math
 import struct
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.hashes import SHA256
@@ -25,9 +22,7 @@ from fgl_secure.algebra import PrimeField
 from fgl_secure.algebra.residues import Words, words_below
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import BLOCK_BYTES, KEY_BYTES, KeyedStreams
-from fgl_secure.errors import InputError
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, Keys, mask_nonce
-from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.stepwise import step_bytes
 from fgl_secure.runtime import Draws, Step
 from fgl_secure.typing import Bytes, Ids
@@ -36,8 +31,8 @@ _ZEROS = b"fgl-secure coded-products/v2 share of zero"
 _NAME = struct.Struct(">QQQH")
 
 
-class ProductCryptography(ABC):
-    """What the parties that one process hosts can do; secrets are theirs and passed in.
+class ProductCryptography:
+    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode; secrets of hosted parties are passed in.
 
     Args:
         fields: of shares.
@@ -52,13 +47,13 @@ class ProductCryptography(ABC):
     keys: Cryptography
 
     def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
-        self._fields, self._T, self._session, self._agreement = tuple(fields), T, session, agreement
+        self._fields, self._T, self._session = tuple(fields), T, session
+        self.keys = Cryptography(fields[0], T, session=session, agreement=agreement)
 
-    @abstractmethod
     def masks(
-        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool
-    ) -> list[Words]:
-        """The values of devices' polynomials at 1 .. T: for each words [*batch, n, width].
+        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
+    ) -> list[Words]:  # fmt: skip
+        """The values of devices' polynomials at 1 .. T, from streams at a nonce of the step: for each words [n, width].
 
         Args:
             draws: coins of the devices.
@@ -68,48 +63,11 @@ class ProductCryptography(ABC):
             keys: that they have with relays.
             once: whether for what is shared once.
         """
-
-    @abstractmethod
-    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:
-        """What a relay expands into its shares: words [n, width]."""
-
-    @abstractmethod
-    def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:
-        """The keys of sets of relays, each drawn by one of the set: uint8 [sets, 32]."""
-
-    @abstractmethod
-    def streams(
-        self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int
-    ) -> list[list[Words]]:
-        """T common streams of each of some sets of relays: for each stream words [*batch, count].
-
-        Args:
-            draws: coins of the relays.
-            keys: uint8 [s, 32], of the sets.
-            sets: for each int64, party identifiers of its members.
-            step: when they are used.
-            group: whose sum they go into.
-            digest: int64 [2], of who is in that sum.
-            count: how many elements.
-        """
-
-
-class RealProductCryptography(ProductCryptography):
-    """X25519, with ML-KEM-768 or alone, HKDF, AES-256 in counter mode: what users run."""
-
-    def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
-        super().__init__(fields, T, session, agreement)
-        self.keys = Cryptography(fields[0], T, session=session, agreement=agreement)
-
-    def masks(
-        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
-    ) -> list[Words]:  # fmt: skip
-        """Read from streams at a nonce of the step."""
         assert keys is not None, "devices have keys"
         return [self._read(step, Keys(keys.senders, (secret,)), devices, width, once=once) for secret in keys.secrets]
 
     def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:
-        """The same, at the relay's end."""
+        """What a relay expands into its shares: words [n, width]."""
         return self._read(step, keys, devices, width, once=once)
 
     def _read(self, step: Step, keys: Keys, devices: Ids, width: int, *, once: bool) -> Words:
@@ -123,13 +81,23 @@ class RealProductCryptography(ProductCryptography):
         return mask_nonce(step, int(once))
 
     def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:
-        """Drawn by the dealers."""
+        """The keys of sets of relays, each drawn by one of the set: uint8 [sets, 32]."""
         return draws.draw("keys of sets", dealers, 256, (KEY_BYTES,)).astype(np.uint8)
 
     def streams(
         self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
     ) -> list[list[Words]]:  # fmt: skip
-        """Each from a key of its own, all read together."""
+        """T common streams of each of some sets of relays, each from a key of its own: for each stream words [count].
+
+        Args:
+            draws: coins of the relays.
+            keys: uint8 [s, 32], of the sets.
+            sets: for each int64, party identifiers of its members.
+            step: when they are used.
+            group: whose sum they go into.
+            digest: int64 [2], of who is in that sum.
+            count: how many elements.
+        """
         names = [self.name(step, group, digest, number) for number in range(self._T)]
         own = np.frombuffer(b"".join(self._derive(key, name) for key in keys for name in names), dtype=np.uint8)
         streams, counts = KeyedStreams(own.reshape(-1, KEY_BYTES)), np.full(len(keys) * len(names), count)
@@ -143,49 +111,3 @@ class RealProductCryptography(ProductCryptography):
     def _derive(self, key: Bytes, name: bytes) -> bytes:
         derived = HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=self._session, info=_ZEROS + name)
         return derived.derive(key.tobytes())
-
-
-class IdealProductCryptography(ProductCryptography):
-    """What the ciphers stand in for, for enumeration: masks, which are sent in full, and common streams are coins."""
-
-    def __init__(self, fields: Sequence[PrimeField], T: int, session: bytes | None, agreement: KeyAgreement) -> None:
-        super().__init__(fields, T, session, agreement)
-        self.keys = IdealCryptography(fields[0], T, session=session, agreement=agreement)
-        self._drawn: dict[Any, list[Words]] = {}
-
-    def masks(
-        self, draws: Draws, step: Step, devices: Ids, width: int, keys: Keys | None, *, once: bool  # noqa: ARG002
-    ) -> list[Words]:  # fmt: skip
-        """Drawn by each device."""
-        product = math.prod(field.modulus for field in self._fields)
-        return [draws.draw("masks", devices, product, (width,), step) for _ in range(self._T)]
-
-    def expand(self, step: Step, devices: Ids, width: int, keys: Keys, *, once: bool) -> Words:  # noqa: ARG002
-        """Never asked for."""
-        raise InputError("masks must be expanded by nobody where they are sent in full; one was to be")
-
-    def draw_keys(self, draws: Draws, dealers: Ids) -> Bytes:  # noqa: ARG002  # streams are coins
-        """Nothing to draw."""
-        return np.zeros((len(dealers), KEY_BYTES), dtype=np.uint8)
-
-    def streams(
-        self, draws: Draws, keys: Bytes, sets: Sequence[Ids], step: Step, group: int, digest: Ids, count: int  # noqa: ARG002
-    ) -> list[list[Words]]:  # fmt: skip
-        """Drawn when the first of a set asks; all of it know them."""
-        out = []
-        for members in sets:
-            name = (tuple(members.tolist()), step, group, tuple(digest.tolist()))
-            if name not in self._drawn:
-                self._drawn[name] = self.drawn_streams(draws, members, step, count)
-            out.append(self._drawn[name])
-        return out
-
-    def drawn_streams(self, draws: Draws, members: Ids, step: Step, count: int) -> list[Words]:
-        """T streams, as coins of the first of the set and as learnt by all others."""
-        out, product = list[Words](), math.prod(field.modulus for field in self._fields)
-        for _ in range(self._T):
-            coins = draws.draw("streams", members[:1], product, (count,), step)
-            others = np.broadcast_to(coins, (*draws.batch_shape, len(members) - 1, count))
-            draws.note_learnt("streams", members[1:], others, step)
-            out.append(coins[..., 0, :])
-        return out

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fgl_secure.algebra.residues import Residues, Words
+from fgl_secure.algebra import PrimeField, lagrange_matrix
+from fgl_secure.algebra.residues import (
+    Residues,
+    Words,
+    combine,
+)
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError, TooManyErrors
 from fgl_secure.protocols.coded_products import plan as names
-from fgl_secure.protocols.coded_products.code import device_shares, silo_decode
+from fgl_secure.protocols.coded_products.code import silo_decode
 from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.encoding import EncodedFactors
 from fgl_secure.protocols.coded_products.plan import DIGEST_WORDS, LARGEST_BATCH, ProductPlan
@@ -27,6 +34,26 @@ class _NextAction(IntEnum):
     START = 1
     AWAIT_KEYS = 2
     SHARES = 3
+
+
+def _device_shares(
+    fields: Sequence[PrimeField], j: int, rows: NDArray[np.signedinteger[Any]], masks: Sequence[Words]
+) -> Residues:
+    """A device's role: relay j's values of the polynomials through its rows at 0 and its masks at 1 .. T.
+
+    Args:
+        fields: of shares.
+        j: number of the relay, from 0; those below T hold masks.
+        rows: integers [n, d].
+        masks: T arrays of words [*batch, n, d], see `words_below`: uniform, secret and never used before.
+
+    Returns:
+        Remainders [*batch, n, d] by field.
+    """
+    nodes = tuple(range(len(masks) + 1))
+    if j < len(masks):
+        return combine(fields, np.tile([int(node == j + 1) for node in nodes], (len(fields), 1)), rows, masks)
+    return combine(fields, np.array([lagrange_matrix(f, nodes, (j + 1,))[0] for f in fields]), rows, masks)
 
 
 class ProductDevices(CheckpointedMachine):
@@ -141,7 +168,7 @@ class ProductDevices(CheckpointedMachine):
 
     def _shares(self, parts: list[tuple[int, Array, list[Words]]], j: int) -> Residues:
         """Relay j's by field, [*tapes, k, d]: what is shared once ahead of what is fresh, where a field holds both."""
-        shares = [device_shares(self._plan.fields[:count], j, rows, masks) for count, rows, masks in parts]
+        shares = [_device_shares(self._plan.fields[:count], j, rows, masks) for count, rows, masks in parts]
         if len(shares) == 1:
             return shares[0]
         static, fresh = shares

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import Elements, LagrangeCode, PrimeField
 from fgl_secure.coins import Coins
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
+from fgl_secure.errors import FieldRangeError, ProtocolError
 from fgl_secure.protocols.secagg.terms import SumPlan
 from fgl_secure.typing import Flags
 
@@ -150,30 +150,6 @@ class LightSecAggPlan(SumPlan):
     def agreed_bytes(self) -> bytes:
         """See `SumPlan.agreed_bytes`."""
         return _NUMBERS.pack(self.field.modulus, self.code.colluding) + self.keys.encode()
-
-
-def colluding_of(clients: int, threshold: int, colluding: int | None) -> int:
-    """T among so many clients: as given, or a third of them, at least 1 and below U.
-
-    Raises:
-        InputError: T is not in 1 .. U - 1.
-    """
-    chosen = max(1, min(clients // 3, threshold - 1)) if colluding is None else colluding
-    if not 1 <= chosen < threshold:
-        raise InputError(
-            f"colluding must lie in 1..{threshold - 1} at threshold = {threshold}: coded masks have threshold - "
-            f"colluding parts, and without noise one sender would open another's mask; found {chosen}"
-        )
-    return chosen
-
-
-def lying_of(clients: int, threshold: int, colluding: int) -> int:
-    """Most clients that may side with an aggregator that lies: min(T, 2U - N - 1).
-
-    Each roster that is opened has U votes. An honest client votes once and c dishonest ones for both of two, so two
-    rosters need 2U <= N - c + 2c, that is c >= 2U - N; and then both are opened whole.
-    """
-    return min(colluding, 2 * threshold - clients - 1)
 
 
 def check_roster(roster: Flags, own: int, told: Flags, threshold: int) -> None:

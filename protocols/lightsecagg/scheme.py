@@ -15,33 +15,20 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from fgl_secure.algebra import PrimeField
-from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
-from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, MaskCode, colluding_of, lying_of
-from fgl_secure.protocols.lightsecagg.server import LightSecAggServer
+from fgl_secure.protocols.lightsecagg.machines import LightSecAggClients, LightSecAggServer
+from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, MaskCode
 from fgl_secure.protocols.pairwise_masking.scheme import SUM_LEAKS, primitives
 from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.secagg.receiver import SumReceiver
 from fgl_secure.protocols.secagg.scheme import MaskedScheme
+from fgl_secure.protocols.secagg.server import SumReceiver
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Claim, Draws, Guarantee, Role, Secret, Strength
 from fgl_secure.typing import Ids
 
 _SOURCE = "So et al. (MLSys 2022), theorem 1"
-
-
-def _claim_of(colluding: int, lying: int, keys: KeyAgreement) -> Claim:
-    """The claim of a session.
-
-    Args:
-        colluding: T, most senders that may pool their views with the aggregator, who follows the protocol.
-        lying: most senders that may do so with an aggregator that departs from it: min(T, 2U - N - 1).
-        keys: how senders agree on keys.
-    """
-    return Claim((_honest(colluding), _lying(lying)), SUM_LEAKS, (*_ASSUMPTIONS, primitives(keys)))
 
 
 def _honest(colluding: int) -> Guarantee:
@@ -84,6 +71,21 @@ PRIMES = tuple(2**bits - below for bits, below in enumerate(_BELOW, start=3))
 """The largest primes below 2^3, 2^4, ..., 2^31: of a key stream's words few are rejected."""
 
 
+def _colluding_of(clients: int, threshold: int, colluding: int | None) -> int:
+    """T among so many clients: as given, or a third of them, at least 1 and below U.
+
+    Raises:
+        InputError: T is not in 1 .. U - 1.
+    """
+    chosen = max(1, min(clients // 3, threshold - 1)) if colluding is None else colluding
+    if not 1 <= chosen < threshold:
+        raise InputError(
+            f"colluding must lie in 1..{threshold - 1} at threshold = {threshold}: coded masks have threshold - "
+            f"colluding parts, and without noise one sender would open another's mask; found {chosen}"
+        )
+    return chosen
+
+
 @dataclass(frozen=True, slots=True)
 class LightSecAgg(MaskedScheme):
     """The scheme. Its default threshold U withstands an aggregator that lies together with T senders.
@@ -110,13 +112,17 @@ class LightSecAgg(MaskedScheme):
                 f"colluding must be at least 1, or one sender would open another's mask; found {self.colluding}"
             )
         if self.threshold is not None and self.colluding is not None:
-            colluding_of(self.threshold, self.threshold, self.colluding)
+            _colluding_of(self.threshold, self.threshold, self.colluding)
 
     def claim_among(self, clients: int) -> Claim:
         """What holds for so many senders."""
         threshold, colluding = self.threshold_for(clients), self.colluding_for(clients)
-        lying = lying_of(clients, threshold, colluding)
-        return self._with_feedback(_claim_of(colluding, lying, self.keys))
+        # Most clients that may side with an aggregator that lies: min(T, 2U - N - 1).
+        lying = min(colluding, 2 * threshold - clients - 1)
+        # The claim of a session.
+        return self._with_feedback(
+            Claim((_honest(colluding), _lying(lying)), SUM_LEAKS, (*_ASSUMPTIONS, primitives(self.keys)))
+        )
 
     def ring_of(self, topology: Topology) -> ModularRing:
         """See `Scheme.ring_of`: the field, or at a precision and with a bound the least one that holds the sums.
@@ -135,7 +141,7 @@ class LightSecAgg(MaskedScheme):
         Raises:
             InputError: as `threshold_for`, or T is not below U.
         """
-        return colluding_of(clients, self.threshold_for(clients), self.colluding)
+        return _colluding_of(clients, self.threshold_for(clients), self.colluding)
 
     def plan_for(self, topology: Topology, session: bytes) -> LightSecAggPlan:
         """What all parties know; see `machines`."""

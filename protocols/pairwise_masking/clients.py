@@ -26,7 +26,7 @@ from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes
-from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest, check_request
+from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest
 from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, stack_bytes
 from fgl_secure.protocols.secagg.pairs import PairwiseKeys, Publics, check_usable
 from fgl_secure.protocols.secagg.terms import Stage, bytes_of, flags_of
@@ -44,6 +44,33 @@ PHASES: Mapping[MessageKind, Stage] = {
     Phase.UNMASKING: Stage.OPENING,
 }
 """What the server's messages ask for, by what they carry."""
+
+
+def _check_request(asked: NDArray[np.uint8], own: int, told: Flags, adjacent: Flags, threshold: int) -> None:
+    """A sender's role: raises unless a request is one that it may answer.
+
+    Args:
+        asked: uint8 [m], what the aggregator asks about every sender.
+        own: the number of the sender that is asked; its own vector is sent.
+        told: bool [m], whose shares the aggregator said it forwarded.
+        adjacent: bool [m], the sender's neighbours.
+        threshold: least vectors in a sum.
+
+    Raises:
+        ProtocolError: the request is for both secrets of one sender, for its own mask key, about a neighbour that
+            shared nothing, or for a sum of fewer than `threshold` vectors.
+    """
+    if (asked > UnmaskRequest.MASK_KEY).any():
+        who = int(np.flatnonzero(asked > UnmaskRequest.MASK_KEY)[0])
+        raise ProtocolError(f"a request must be for one secret of each sender; found one for both of sender {who}")
+    if asked[own] != UnmaskRequest.SELF_MASK:
+        raise ProtocolError(f"sender {own} must be on the roster of a step that it sent its vector in; it is not")
+    unknown = np.flatnonzero((asked > UnmaskRequest.NOTHING) & adjacent & ~told)
+    if len(unknown):
+        raise ProtocolError(f"a roster must name those only that shared their secrets; found sender {unknown[0]}")
+    vectors = int((asked == UnmaskRequest.SELF_MASK).sum())
+    if vectors < threshold:
+        raise ProtocolError(f"a roster must name at least threshold = {threshold} senders; found {vectors}")
 
 
 class MaskingClients(DrawingClients):
@@ -332,7 +359,7 @@ class MaskingClients(DrawingClients):
         return hear
 
     def _check_asked(self, asked: Array, own: int, told: Array, adjacent: Array) -> None:
-        check_request(asked, own, told, adjacent, self.terms.threshold, None)
+        _check_request(asked, own, told, adjacent, self.terms.threshold)
 
     def _voters(self, index: int) -> Flags:
         """Bool [k], the neighbours in the sum."""

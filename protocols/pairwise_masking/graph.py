@@ -29,11 +29,6 @@ COLLUSION = 0.1
 """A sparse graph is made for coalitions of up to so large a share of the senders, unless another is stated."""
 
 
-def part_of(share: float, senders: int) -> int:
-    """How many senders a share of them is, rounded down; a share that is written in decimals counts as it reads."""
-    return int(share * senders + 1e-9)
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Neighbours:
     """A regular graph over senders.

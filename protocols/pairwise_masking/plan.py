@@ -2,7 +2,7 @@
 
 The aggregator asks every client for one share of each of the others (Bonawitz et al. 2017, figure 4, round 4): of the
 self mask of those whose vectors are in the sum, of the mask key of those that dropped out. An aggregator with both for
-one client unmasks its vector; `check_request` keeps that from an aggregator that lies.
+one client unmasks its vector; a check in `MaskingClients` keeps that from an aggregator that lies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from fgl_secure.coins import Coins
 from fgl_secure.crypto.cryptography import Context
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import FieldStream, ModularRing
-from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.pairwise_masking.graph import Neighbours, local_threshold
 from fgl_secure.protocols.secagg.terms import SumPlan
 from fgl_secure.protocols.stepwise import step_bytes
@@ -173,54 +172,12 @@ class SecretSharing:
         return np.concatenate([short, owners[~agreed]])
 
 
-UnmaskRequests = NDArray[np.uint8]
-
-
 class UnmaskRequest(IntEnum):
     """What the aggregator may ask about one sender; the sum of both is what nobody may ask."""
 
     NOTHING = 0
     SELF_MASK = 1
     MASK_KEY = 2
-
-
-def request_of(shared: Flags, survived: Flags) -> UnmaskRequests:
-    """The aggregator's role: what to ask, uint8 [m], given whose secrets are shared and whose vectors came."""
-    return np.where(
-        survived, UnmaskRequest.SELF_MASK, np.where(shared, UnmaskRequest.MASK_KEY, UnmaskRequest.NOTHING)
-    ).astype(np.uint8)
-
-
-def check_request(
-    asked: UnmaskRequests, own: int, told: Flags, adjacent: Flags, threshold: int, earlier: UnmaskRequests | None
-) -> None:
-    """A sender's role: raises unless a request is one that it may answer.
-
-    Args:
-        asked: uint8 [m], what the aggregator asks about every sender.
-        own: the number of the sender that is asked; its own vector is sent.
-        told: bool [m], whose shares the aggregator said it forwarded.
-        adjacent: bool [m], the sender's neighbours.
-        threshold: least vectors in a sum.
-        earlier: what it was asked before in this step; None for nothing.
-
-    Raises:
-        ProtocolError: the request is for both secrets of one sender, for its own mask key, about a neighbour that
-            shared nothing, for a sum of fewer than `threshold` vectors, or not the first of this step.
-    """
-    if earlier is not None and not np.array_equal(asked, earlier):
-        raise ProtocolError("a step must be unmasked once; found a second request that differs from the first")
-    if (asked > UnmaskRequest.MASK_KEY).any():
-        who = int(np.flatnonzero(asked > UnmaskRequest.MASK_KEY)[0])
-        raise ProtocolError(f"a request must be for one secret of each sender; found one for both of sender {who}")
-    if asked[own] != UnmaskRequest.SELF_MASK:
-        raise ProtocolError(f"sender {own} must be on the roster of a step that it sent its vector in; it is not")
-    unknown = np.flatnonzero((asked > UnmaskRequest.NOTHING) & adjacent & ~told)
-    if len(unknown):
-        raise ProtocolError(f"a roster must name those only that shared their secrets; found sender {unknown[0]}")
-    vectors = int((asked == UnmaskRequest.SELF_MASK).sum())
-    if vectors < threshold:
-        raise ProtocolError(f"a roster must name at least threshold = {threshold} senders; found {vectors}")
 
 
 LABEL = b"fgl-secure pairwise-masking/v3"

@@ -20,19 +20,12 @@ from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
-from fgl_secure.protocols.pairwise_masking.graph import (
-    COLLUSION,
-    MOST_WITHHELD,
-    SparseGraph,
-    colluding_for,
-    degree_for,
-    part_of,
-)
+from fgl_secure.protocols.pairwise_masking.graph import COLLUSION, MOST_WITHHELD, SparseGraph, colluding_for, degree_for
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan
 from fgl_secure.protocols.pairwise_masking.server import MaskingServer
 from fgl_secure.protocols.scheme import Scheme, SumMachine
-from fgl_secure.protocols.secagg.receiver import SumReceiver
 from fgl_secure.protocols.secagg.scheme import FEWEST, MaskedScheme, threshold_of
+from fgl_secure.protocols.secagg.server import SumReceiver
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import (
     Circumstance,
@@ -52,7 +45,7 @@ MOST_BITS = 200
 _SPARSE = "Bell et al. (CCS 2020), theorem 3.6"
 
 
-def claim_of(
+def _claim_of(
     colluding: int, lying: int, keys: KeyAgreement, *, sparse: bool = False, graph: SparseGraph | None = None
 ) -> Claim:
     """The claim of a session.
@@ -175,6 +168,11 @@ _RANDOM_DROPOUTS = (
 )
 
 
+def _part_of(share: float, senders: int) -> int:
+    """How many senders a share of them is, rounded down; a share that is written in decimals counts as it reads."""
+    return int(share * senders + 1e-9)
+
+
 @dataclass(frozen=True, slots=True)
 class PairwiseMasking(MaskedScheme):
     """The scheme. Its default threshold withstands an aggregator that lies together with fewer than a third of senders.
@@ -222,7 +220,7 @@ class PairwiseMasking(MaskedScheme):
         colluding = colluding_for(clients, degree, threshold)
         sparse = degree < clients - 1
         graph = SparseGraph(clients, degree, threshold) if sparse else None
-        claim = claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
+        claim = _claim_of(colluding, 2 * threshold - clients - 1, self.keys, sparse=sparse, graph=graph)
         return self._with_feedback(claim)
 
     def vetoes(self, topology: Topology) -> bool:
@@ -250,7 +248,7 @@ class PairwiseMasking(MaskedScheme):
         """
         chosen = self.threshold
         if self.dropout is not None:
-            chosen = max(clients - part_of(self.dropout, clients), FEWEST)
+            chosen = max(clients - _part_of(self.dropout, clients), FEWEST)
         return threshold_of(chosen, clients, clients // 2 + 1)
 
     def require_all(self, senders: int) -> PairwiseMasking:
@@ -274,7 +272,7 @@ class PairwiseMasking(MaskedScheme):
     def degree_for(self, clients: int) -> int:
         """Neighbours of each of so many senders."""
         if self.degree is None:
-            colluding = part_of(COLLUSION if self.collusion is None else self.collusion, clients)
+            colluding = _part_of(COLLUSION if self.collusion is None else self.collusion, clients)
             return degree_for(clients, self.threshold_for(clients), colluding)
         return min(self.degree, clients - 1)
 

@@ -18,7 +18,7 @@ from fgl_secure.protocols.pairwise_masking.drawing import (
     digest_of_keys,
 )
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
-from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest, request_of
+from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest
 from fgl_secure.protocols.secagg.server import AggregationServer, Hear
 from fgl_secure.protocols.secagg.terms import Stage, bytes_of, elements_of, flags_of
 from fgl_secure.runtime import MessageKind, Messages, Phase
@@ -245,7 +245,10 @@ class MaskingServer(AggregationServer):
         survived, shared = self._here.answered.copy(), np.zeros(self.terms.n, dtype=np.bool_)
         self._included = survived
         shared[self._circles.neighbours[survived][self._told[survived]]] = True
-        self._asked = request_of(shared, survived)
+        # The aggregator's role: what to ask, uint8 [m], given whose secrets are shared and whose vectors came.
+        self._asked = np.where(
+            survived, UnmaskRequest.SELF_MASK, np.where(shared, UnmaskRequest.MASK_KEY, UnmaskRequest.NOTHING)
+        ).astype(np.uint8)
         self._here.go(Stage.AGREEMENT, survived)
         asked = np.broadcast_to(self._asked, (int(survived.sum()), len(survived)))
         return [self._to_clients(Phase.ROSTERS, survived, {"asked": asked})]

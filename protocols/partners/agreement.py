@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.protocols.partnering import Partnering, is_computed
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.partners.requests import NOBODY
-from fgl_secure.protocols.topology import AgreedGrouping, Circuits, Grouping
+from fgl_secure.protocols.topology import AgreedGrouping, Circuits, Grouping, Partnering, is_computed
 from fgl_secure.runtime import Channel, simulate
 from fgl_secure.typing import Flags, Ids
 

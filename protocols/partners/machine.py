@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from fgl_secure.errors import InputError, MalformedMessageError, StaleMessageError
-from fgl_secure.protocols.partnering import REACH, ROUNDS, Partnering, check_mutual
 from fgl_secure.protocols.partners.links import FULL, Links
 from fgl_secure.protocols.partners.requests import NOBODY, Answer, Ask, Requests
 from fgl_secure.protocols.partners.tallies import PASSES, Tallies
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.topology import REACH, ROUNDS, Grouping, Partnering, check_mutual
 from fgl_secure.runtime import Draws, Messages, Phase
 from fgl_secure.runtime.machine import SETUP, Machine
 from fgl_secure.typing import Array, Ids

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fgl_secure.protocols.partnering import REACH
 from fgl_secure.protocols.partners.links import Links
+from fgl_secure.protocols.topology import REACH
 from fgl_secure.typing import Array, Ids
 
 NOBODY = -1

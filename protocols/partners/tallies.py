@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Mapping
 import numpy as np
 
 from fgl_secure.errors import MalformedMessageError
-from fgl_secure.protocols.partnering import Contributors, Partnering, is_computed
 from fgl_secure.protocols.partners.links import Links
 from fgl_secure.protocols.partners.requests import NOBODY, Requests
+from fgl_secure.protocols.topology import Contributors, Partnering, is_computed
 from fgl_secure.typing import Array, Flags, Ids
 
 UNHEARD = -1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.protocols.partnering import Contributors
+from fgl_secure.protocols.topology import Contributors
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Role, Secret, Strength
 
 _OWN = "derived in docs/message_passing.md"

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import Elements, PrimeField
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, wrap
-from fgl_secure.crypto.seals import Sealing, Unsealing
+from fgl_secure.crypto.keys import PUBLIC_KEY_BYTES, KeyAgreement, KeyPair, Offer, Sealing, Unsealing, wrap
 from fgl_secure.crypto.streams import KEY_BYTES, KeyedStreams
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.relay_coded.pseudonyms import Pseudonyms

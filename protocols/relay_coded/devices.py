@@ -20,7 +20,6 @@ import numpy as np
 
 from fgl_secure.algebra import Elements
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
-from fgl_secure.protocols.partnering import Contributors, is_computed
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import SendersKeys, check_setup
 from fgl_secure.protocols.relay_coded.answers import Answers, Decoder
@@ -29,6 +28,7 @@ from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_
 from fgl_secure.protocols.relay_coded.plan import COVER, Carried, CircuitPlan, Parameters, passes
 from fgl_secure.protocols.relay_coded.wire import Wire, as_array, found_among, names_of, numbered, ranks
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
+from fgl_secure.protocols.topology import Contributors, is_computed
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, LazyArray, Messages, Phase, Step
 from fgl_secure.runtime.packing import under, within
 from fgl_secure.runtime.transcript import Numbers

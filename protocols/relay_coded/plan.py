@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.protocols.relay_coded.wire import found_among, names_of, ranks
-from fgl_secure.protocols.topology import MEMBERS, Circuits, Grouping
+from fgl_secure.protocols.topology import MEMBERS, Circuits, Contributors, Grouping
 from fgl_secure.runtime import Direction
 from fgl_secure.runtime.transcript import Numbers, kind_of, narrow
 from fgl_secure.typing import Flags, Ids

@@ -23,7 +23,6 @@ from fgl_secure.config_fields import name_members
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.partnering import Contributors, Partnering, SmallGroups, check_mutual
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.claim import claim_of
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
@@ -33,7 +32,16 @@ from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos
 from fgl_secure.protocols.scheme import ROW_BOUND, Scheme, SumMachine, UniformField, select_hosted
 from fgl_secure.protocols.stepwise import SumTerms
-from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, Grouping, Topology
+from fgl_secure.protocols.topology import (
+    MEMBERS,
+    NEIGHBOURS,
+    Contributors,
+    Grouping,
+    Partnering,
+    SmallGroups,
+    Topology,
+    check_mutual,
+)
 from fgl_secure.runtime import Claim, Draws, Phase, PublicParameters, Role
 from fgl_secure.typing import Ids
 

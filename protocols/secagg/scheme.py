@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.config_fields import name_members
-from fgl_secure.crypto.cryptography import Cryptography, RealCryptography
+from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
@@ -31,15 +31,6 @@ from fgl_secure.typing import Ids
 FEWEST = 2
 _PRECISIONS = (8, 16, 32)
 """Bits of a number, its sign among them."""
-
-
-def _refusal(topology: Topology) -> str | None:
-    """Why a topology is none with one sum that one party adds up; None where it is."""
-    if not topology.is_one_sum:
-        return "it adds up one vector of each client for one receiver, and this has several sums or nobody to add up"
-    if topology.aggregator in topology.senders or topology.receiver in topology.senders:
-        return "aggregator and receiver must not be among the clients, whose vectors they know"
-    return None
 
 
 def threshold_of(chosen: int | None, clients: int, least: int) -> int:
@@ -90,7 +81,14 @@ class AggregationScheme(Scheme):
 
     def refuses(self, topology: Topology) -> str | None:
         """See `Scheme.refuses`."""
-        return _refusal(topology)
+        # Why a topology is none with one sum that one party adds up; None where it is.
+        if not topology.is_one_sum:
+            return (
+                "it adds up one vector of each client for one receiver, and this has several sums or nobody to add up"
+            )
+        if topology.aggregator in topology.senders or topology.receiver in topology.senders:
+            return "aggregator and receiver must not be among the clients, whose vectors they know"
+        return None
 
     def terms_for(self, topology: Topology, session: bytes) -> AggregationTerms:
         """The terms of sums of a topology.
@@ -144,7 +142,7 @@ class MaskedScheme(AggregationScheme):
     precision: int | None = None
     rounding: Rounding = Rounding.FRESH
     cryptography: Callable[[Draws, int, KeyAgreement, ModularRing], Cryptography] = field(
-        default=RealCryptography, repr=False
+        default=Cryptography, repr=False
     )
 
     reads_one_by_one: ClassVar[bool] = True

@@ -16,9 +16,6 @@ from fgl_secure.protocols.secmp.setting import (
     MuDelivery,
     Points,
     SecMPSetting,
-    check_elements,
-    check_points,
-    fetches,
     silo_decode,
     source_encode,
     target_aggregate,
@@ -30,6 +27,44 @@ from fgl_secure.typing import Array, Ids
 
 ROUNDS, FETCHING, COPIES, CODES, DECODED, SUMS = "rounds of mu", "fetching", "copies of mu", "codes", "decoded", "sums"
 _SLOTS = ("first mu", "second mu")
+
+
+def _check_elements(setting: SecMPSetting, messages: Messages, *item: int | None) -> None:
+    """Raises unless every message carries field elements of a shape; shows no value.
+
+    Args:
+        setting: of the run.
+        messages: on as many tapes as the run has.
+        item: of one message's payload; None for 1 to `width` coordinates.
+
+    Raises:
+        MalformedMessageError: another type or shape, or a value is no element.
+    """
+    payload, field = messages[PAYLOAD], setting.field
+    shape = payload.shape[len(setting.tapes) + 1 :]
+    fits = len(shape) == len(item) and all(
+        1 <= result <= setting.width if wanted is None else result == wanted
+        for result, wanted in zip(shape, item, strict=True)
+    )
+    if payload.dtype != field.dtype or not fits:
+        wanted = [f"1..{setting.width}" if size is None else size for size in item]
+        raise MalformedMessageError(
+            f"{messages.phase.label} must be {field.dtype} {wanted} a message; found {payload.dtype} {list(shape)}"
+        )
+    unsigned = payload.view(f"u{payload.itemsize}")  # in which a negative number is beyond all elements
+    if payload.size and int(unsigned.max()) >= field.modulus:
+        raise MalformedMessageError(f"{messages.phase.label} must carry elements of the field; at least one is none")
+
+
+def _fetches(setting: SecMPSetting, rounds: Ids, step: Step) -> bool:
+    """Whether mu travels in a step: once a round for each set of messages (Algorithm 1, lines 6 and 7).
+
+    Args:
+        setting: of the run.
+        rounds: int64 [2], the round in which mu travelled last, by slot.
+        step: at hand.
+    """
+    return not setting.is_empty(step) and int(rounds[setting.slot(step)]) != step.round
 
 
 class SecMPDevices(StepwiseMachine):
@@ -60,7 +95,7 @@ class SecMPDevices(StepwiseMachine):
         if rows is not None and (rows.dtype.kind != "i" or (rows.size and not 0 <= rows.min() <= rows.max() <= most)):
             raise InputError(f"rows must be elements 0..{most}; found {rows.dtype}, or others")
         self._start(step, rows, self._parts[step.direction].rows, self._setting.width)
-        self._kept[FETCHING] = np.array([fetches(self._setting, self._kept[ROUNDS], step)])
+        self._kept[FETCHING] = np.array([_fetches(self._setting, self._kept[ROUNDS], step)])
 
     def receive(self, messages: Messages) -> None:
         """Takes mu, codes or decoded sums; see `Machine.take`."""
@@ -68,14 +103,17 @@ class SecMPDevices(StepwiseMachine):
         self._current(messages)
         width = self._kept["rows"].shape[1] if "rows" in self._kept else None
         if messages.phase is Phase.PARAMETERS and self._fetching():
-            check_elements(setting, messages, setting.mu_width)
-            check_points(setting, messages)
+            _check_elements(setting, messages, setting.mu_width)
+            # Raises MalformedMessageError unless the points of every mu are all distinct, as interpolation needs them.
+            points = np.sort(messages[PAYLOAD][..., : setting.points], axis=-1)
+            if (points[..., 1:] == points[..., :-1]).any():
+                raise MalformedMessageError("interpolation points of a silo must be all distinct; at least two are not")
             self._keep(COPIES, self._mu_due(), messages)
         elif messages.phase is Phase.CODES:
-            check_elements(setting, messages, setting.T + 1, width)
+            _check_elements(setting, messages, setting.T + 1, width)
             self._keep(CODES, self._part.due, messages)
         elif messages.phase is Phase.DECODED:
-            check_elements(setting, messages, width)
+            _check_elements(setting, messages, width)
             self._keep(DECODED, self._answers[self.now.direction], messages)
         else:
             raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
@@ -237,12 +275,20 @@ class SecMPSilos(StepwiseMachine):
         self._requests = {way: _requests(route, parties) for way, route in setting.routes.items()}
         self._aggregates = {way: _aggregates(route.way, parties) for way, route in setting.routes.items()}
         self._kept[ROUNDS] = np.full(2, NEVER)
-        self._kept[MU] = self._draw_mu(draws, points).rows(setting.field.dtype)
+        T, modulus = self._setting.T, self._setting.field.modulus
+        result = [
+            distinct_elements(draws.coins, modulus, 2 * T + 2) if points is None else [*points.alphas, *points.betas]
+            for _ in self.parties
+        ]
+        table = np.array(result, dtype=np.int64).reshape(len(self.parties), 2 * T + 2)
+        draws.note_coins("alphas and betas", self.parties, table)
+        z = draws.draw("z", self.parties, modulus, (T, self._setting.width))
+        self._kept[MU] = Mu(table[:, : T + 1], table[:, T + 1 :], z).rows(setting.field.dtype)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; silos have no rows."""
         self._start(step, rows, 0, self._setting.width)
-        self._kept[FETCHING] = np.array([fetches(self._setting, self._kept[ROUNDS], step)])
+        self._kept[FETCHING] = np.array([_fetches(self._setting, self._kept[ROUNDS], step)])
 
     def receive(self, messages: Messages) -> None:
         """Takes requests for mu, or sums of codes; see `Machine.take`."""
@@ -250,7 +296,7 @@ class SecMPSilos(StepwiseMachine):
         if messages.phase is Phase.PARAMETER_REQUEST and self._kept[FETCHING][0] and empty:
             name, due = REQUESTS, self._requests[self.now.direction]
         elif messages.phase is Phase.AGGREGATE:
-            check_elements(self._setting, messages, self._setting.T + 1, None)
+            _check_elements(self._setting, messages, self._setting.T + 1, None)
             name, due = AGGREGATES, self._aggregates[self.now.direction]
         else:
             raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
@@ -276,17 +322,6 @@ class SecMPSilos(StepwiseMachine):
     @property
     def sums(self) -> None:
         """None: what silos decode is for their devices."""
-
-    def _draw_mu(self, draws: Draws, points: Points | None) -> Mu:
-        T, modulus = self._setting.T, self._setting.field.modulus
-        result = [
-            distinct_elements(draws.coins, modulus, 2 * T + 2) if points is None else [*points.alphas, *points.betas]
-            for _ in self.parties
-        ]
-        table = np.array(result, dtype=np.int64).reshape(len(self.parties), 2 * T + 2)
-        draws.note_coins("alphas and betas", self.parties, table)
-        z = draws.draw("z", self.parties, modulus, (T, self._setting.width))
-        return Mu(table[:, : T + 1], table[:, T + 1 :], z)
 
     def _send_mu(self, to: Due) -> Iterable[Messages]:
         """Its silo's mu to each that has asked."""

@@ -9,12 +9,12 @@ from enum import StrEnum
 import numpy as np
 
 from fgl_secure.algebra import Elements, PrimeField, Segments, lagrange_matrix
-from fgl_secure.algebra.kernels import affine_rows
-from fgl_secure.errors import MalformedMessageError
+from fgl_secure.algebra.kernels import canonical, compile_parallel, multiply
 from fgl_secure.protocols.stepwise import SumTerms
 from fgl_secure.protocols.topology import Route
-from fgl_secure.runtime import PAYLOAD, Direction, Messages, Step
-from fgl_secure.typing import Ids
+from fgl_secure.runtime import Direction, Step
+from fgl_secure.threads import Thread, range_of
+from fgl_secure.typing import Array, Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,22 @@ class Mu:
         return cls(one_tape[:, : T + 1], one_tape[:, T + 1 : 2 * (T + 1)], z)
 
 
+@compile_parallel
+def _affine_rows(
+    scale: Array, offset: Array, rows: Array, row_of: Array, group_of: Array, modulus: int, out: Array, thread: Thread
+) -> None:
+    """out[b, e, t, k] = scale[group, t] * rows[row, k] + offset[b, group, t, k], row and group those of message e."""
+    batch, messages, shares, width = out.shape
+    for e in range_of(messages, thread):
+        row, group = row_of[e], group_of[e]
+        for b in range(batch):
+            for t in range(shares):
+                factor = np.int64(scale[group, t])
+                for k in range(width):
+                    product = multiply(factor, np.int64(rows[row, k]), modulus)
+                    out[b, e, t, k] = canonical(product + np.int64(offset[b, group, t, k]), modulus)
+
+
 def source_encode(field: PrimeField, h: Elements, mu: Mu, row_of: Ids, silo_of: Ids) -> Elements:
     """A source's role, for many messages at once: T + 1 codes of each message's embedding (Eq. 4).
 
@@ -75,7 +91,7 @@ def source_encode(field: PrimeField, h: Elements, mu: Mu, row_of: Ids, silo_of: 
     for j in range(z.shape[-2]):
         masks = (masks + U[:, :, 1 + j, None] * z[..., j : j + 1, :]) % field.modulus
     codes = np.empty((int(np.prod(batch, dtype=int)), len(row_of), U.shape[1], h.shape[1]), dtype=field.dtype)
-    affine_rows(U[:, :, 0].copy(), masks.reshape(-1, *masks.shape[-3:]), h, row_of, silo_of, field.modulus, codes)
+    _affine_rows(U[:, :, 0].copy(), masks.reshape(-1, *masks.shape[-3:]), h, row_of, silo_of, field.modulus, codes)
     return codes.reshape(*batch, *codes.shape[1:])
 
 
@@ -175,51 +191,6 @@ class SecMPSetting:
     def is_empty(self, step: Step) -> bool:
         """Whether nobody sends anything."""
         return not len(self.routes[step.direction].senders)
-
-
-def check_elements(setting: SecMPSetting, messages: Messages, *item: int | None) -> None:
-    """Raises unless every message carries field elements of a shape; shows no value.
-
-    Args:
-        setting: of the run.
-        messages: on as many tapes as the run has.
-        item: of one message's payload; None for 1 to `width` coordinates.
-
-    Raises:
-        MalformedMessageError: another type or shape, or a value is no element.
-    """
-    payload, field = messages[PAYLOAD], setting.field
-    shape = payload.shape[len(setting.tapes) + 1 :]
-    fits = len(shape) == len(item) and all(
-        1 <= result <= setting.width if wanted is None else result == wanted
-        for result, wanted in zip(shape, item, strict=True)
-    )
-    if payload.dtype != field.dtype or not fits:
-        wanted = [f"1..{setting.width}" if size is None else size for size in item]
-        raise MalformedMessageError(
-            f"{messages.phase.label} must be {field.dtype} {wanted} a message; found {payload.dtype} {list(shape)}"
-        )
-    unsigned = payload.view(f"u{payload.itemsize}")  # in which a negative number is beyond all elements
-    if payload.size and int(unsigned.max()) >= field.modulus:
-        raise MalformedMessageError(f"{messages.phase.label} must carry elements of the field; at least one is none")
-
-
-def check_points(setting: SecMPSetting, messages: Messages) -> None:
-    """Raises MalformedMessageError unless the points of every mu are all distinct, as interpolation needs them."""
-    points = np.sort(messages[PAYLOAD][..., : setting.points], axis=-1)
-    if (points[..., 1:] == points[..., :-1]).any():
-        raise MalformedMessageError("interpolation points of a silo must be all distinct; at least two are not")
-
-
-def fetches(setting: SecMPSetting, rounds: Ids, step: Step) -> bool:
-    """Whether mu travels in a step: once a round for each set of messages (Algorithm 1, lines 6 and 7).
-
-    Args:
-        setting: of the run.
-        rounds: int64 [2], the round in which mu travelled last, by slot.
-        step: at hand.
-    """
-    return not setting.is_empty(step) and int(rounds[setting.slot(step)]) != step.round
 
 
 def _same_messages(forward: Route, backward: Route) -> bool:

@@ -19,11 +19,11 @@ from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS as FED2GNN
+from fgl_secure.methods.fed2gnn.audit_target import CONTROLS as FED2GNN
 from fgl_secure.methods.fedavg.audit_runs import CONTROLS as FEDAVG
 from fgl_secure.methods.fedspray.audit_runs import CONTROLS as FEDSPRAY
 from fgl_secure.methods.fedstruct.audit_runs import CONTROLS as FEDSTRUCT
-from fgl_secure.methods.fedvn.audit_runs import CONTROLS as FEDVN
+from fgl_secure.methods.fedvn.audit_target import CONTROLS as FEDVN
 from fgl_secure.methods.hifgl.controls import CONTROLS as HIFGL
 from fgl_secure.runtime import MessageKind, Party, PublicParameters, Recording, Step, Transcript, View
 from fgl_secure.runtime.channel import Loss, RecordingLevel

@@ -10,11 +10,11 @@ from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.registry import attacks
 from fgl_secure.attacks.truth import MessageTruth, StructureTruth
 from fgl_secure.auditing.controls import control
-from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS as FED2GNN
+from fgl_secure.methods.fed2gnn.audit_target import CONTROLS as FED2GNN
 from fgl_secure.methods.fedavg.audit_runs import CONTROLS as FEDAVG
 from fgl_secure.methods.fedspray.audit_runs import CONTROLS as FEDSPRAY
 from fgl_secure.methods.fedstruct.audit_runs import CONTROLS as FEDSTRUCT
-from fgl_secure.methods.fedvn.audit_runs import CONTROLS as FEDVN
+from fgl_secure.methods.fedvn.audit_target import CONTROLS as FEDVN
 from fgl_secure.methods.hifgl.controls import CONTROLS as HIFGL
 
 INFORMED = [each for each in attacks().values() if isinstance(each, InformedAttack)]

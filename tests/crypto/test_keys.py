@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto import keys as keys_module
-from fgl_secure.crypto.cryptography import Context, KeyPurpose, RealCryptography
+from fgl_secure.crypto.cryptography import Context, Cryptography, KeyPurpose
 from fgl_secure.crypto.keys import HAS_ML_KEM, LOW_ORDER, WRAPPED_BYTES, KeyAgreement, KeyPair, Offer, is_usable, wrap
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime import OwnDraws
@@ -158,7 +158,7 @@ CONTEXT = Context(b"test", bytes(16), bytes(16))
 
 def test_keys_of_two_purposes_sums_sessions_or_pairs_differ() -> None:
     """Of one key pair, and of one secret: nothing that a key is for can be left out of it."""
-    crypto = RealCryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
+    crypto = Cryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
     mine, yours = (row.tobytes() for row in crypto.fresh(np.array([1, 2]), 1, None)[:, 0])
     public = crypto.public(yours)
     contexts = [CONTEXT, replace(CONTEXT, when=bytes([1] * 16)), replace(CONTEXT, session=bytes([1] * 16))]
@@ -179,7 +179,7 @@ def bits_that_matter(made: Callable[[bytes], bytes]) -> int:
 
 def test_seeds_enter_whole() -> None:
     """Each of a seed's 256 bits changes the mask, of X25519's all but five change the key; the judge finds 32 of 32."""
-    crypto = RealCryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
+    crypto = Cryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
 
     def mask(seed: bytes) -> bytes:
         return crypto.elements(crypto.derive_key(seed, CONTEXT, KeyPurpose.SELF_MASK, 1), 4).tobytes()

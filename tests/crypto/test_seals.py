@@ -2,8 +2,7 @@
 
 import pytest
 
-from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.seals import Sealing, Unsealing
+from fgl_secure.crypto.keys import KeyAgreement, Sealing, Unsealing
 from fgl_secure.errors import ProtocolError
 
 SALT, CONTENT = bytes(16), b"a pseudonym and a key"

@@ -64,6 +64,13 @@ def test_a_sum_needs_all_its_shares() -> None:
     assert settings.account(1).epsilon(1, DELTA) > 1.5 * costs[0]
 
 
+def test_every_share_pays_for_its_table() -> None:
+    """As many shares as are in a sum are drawn from tables, and each draw costs a part of delta."""
+    aim, noise = target(4.0, Relation(Unit.EDGE), 10), DiscreteGaussian(1000.0)
+    costs = [Perturbation(aim, 2.0, 16, 4, shares, noise).sampling_delta for shares in (1, 3)]
+    assert costs[1] == pytest.approx(3 * costs[0])
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_impossible_noise_says_so_with_its_figures(family: type[TabulatedNoise]) -> None:
     """So many releases that the noise fits no table raise, naming the budget and the width that it would take."""

@@ -4,7 +4,8 @@ import importlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import fgl_secure
 from fgl_secure import backbones
 from fgl_secure.errors import UnknownNameError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods import HiFGL
+from fgl_secure.methods import FedAvg, HiFGL
 from tests.error_codes import about
 from tests.graphs import two_communities
 
@@ -33,6 +34,11 @@ def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.fixture
 def propagation(own: Path) -> ModuleType:
     return importlib.import_module(next(own.glob("label_propagation.py")).stem)
+
+
+@pytest.fixture
+def pads(own: Path) -> ModuleType:
+    return importlib.import_module(next(own.glob("dealt_pads.py")).stem)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +82,39 @@ def test_label_propagation_is_audited(propagation: ModuleType, graph: FederatedG
     report = fgl_secure.audit(propagation.LabelPropagation(epochs=1), graph, ["secmp", "relay-coded"])
     fallen = {record.protocol for record in report.violations}
     assert fallen == {"secmp"}
+
+
+def test_games_are_played_on_a_method_of_ones_own(propagation: ModuleType, graph: FederatedGraph) -> None:
+    """What goes into sums has a secret's name already, so that guarantees of its scheme are tested."""
+    report = fgl_secure.audit(propagation.LabelPropagation(epochs=1), graph, ["relay-coded"], attacks="games")
+    games = {record.attack: record for record in report.records if record.attack.startswith("game-")}
+    assert {"game-embedding-relay", "game-embedding-device", "game-cross-edge-silo"} <= set(games)
+    assert not any(record.violates_guarantee for record in games.values())
+    assert 0 < games["game-embedding-relay"].detectable_advantage < 0.01
+
+
+def test_games_are_played_on_a_scheme_of_ones_own(pads: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It names the field that pads hide; a pad of 0 for one coordinate violates its guarantee, and is placed."""
+    run = {"server": pads.DealtPads()}
+    plain, sums = (fgl_secure.train(FedAvg(epochs=2), None, each).result for each in ("plaintext", run))
+    assert np.allclose(plain.losses, sums.losses, atol=1e-5)
+    report = fgl_secure.audit(FedAvg(epochs=2), schemes=[run], attacks="games")
+    (record,) = (record for record in report.records if record.attack == "game-summand-server")
+    assert not report.violations
+    assert 0 < record.detectable_advantage < 0.001
+
+    begin = pads.PaddedClients.begin
+
+    def leaky(self: Any, step: Any, rows: Any = None) -> None:
+        real = self.draws
+        self.draws = SimpleNamespace(draw=lambda *words: real.draw(*words) * (np.arange(words[3][0]) != 3))
+        begin(self, step, rows)
+        self.draws = real
+
+    monkeypatch.setattr(pads.PaddedClients, "begin", leaky)
+    (violation,) = fgl_secure.audit(FedAvg(epochs=2), schemes=[run], attacks="games").violations
+    assert violation.attack == "game-summand-server"
+    assert "coordinates 3" in violation.finding
 
 
 @pytest.mark.parametrize("scheme", ["plaintext", "relay-coded[k_min=1]"])

@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.flower import rounds as module
-from fgl_secure.flower.secured_grid import averageable
+from fgl_secure.flower.strategy import averageable
 from fgl_secure.flower.terms import MOST_BYTES, RoundTerms
 from tests.flower.fake_federation import FakeGrid, app_of, update
 from tests.flower.hostile import OFF, PLACES, WHOLE_ROUNDS, AtNode, own_errors

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
-from fgl_secure.graph.node2vec import Node2VecSettings, add_loss_gradient, node2vec, out_edges, random_walks
+from fgl_secure.graph.structure_features import Node2VecSettings, add_loss_gradient, node2vec, out_edges, random_walks
 from tests.error_codes import about
 from tests.graph.strategies import graph_from_pairs, graphs_and_silos
 

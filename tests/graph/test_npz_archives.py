@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph import load
-from fgl_secure.graph.raw_files import CACHE_VARIABLE, cache_folder
+from fgl_secure.graph.own_files import CACHE_VARIABLE, cache_folder
 from tests.error_codes import about
 
 FILES: Mapping[str, Path] = MappingProxyType(

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, attributed_graph
-from fgl_secure.graph.split import random_split
+from fgl_secure.graph.partition import random_split
 from fgl_secure.training.silo import Silo
 from tests.error_codes import about
 

@@ -26,8 +26,8 @@ from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.backbones import GCNLayer
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
+from fgl_secure.training.loop import Figures, TrainingRounds
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.rounds import Figures, TrainingRounds
 from tests.graphs import two_communities
 
 Said = set[tuple[str, str, str]]

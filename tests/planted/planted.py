@@ -67,15 +67,17 @@ def planted(leak: Leak, copy: Path) -> Iterator[None]:
         _write(originals)
 
 
-def violations(run: str, folder: Path, seed: int = 0) -> dict[str, str]:
+def violations(leak: Leak, folder: Path, seed: int = 0, *, others: bool = False) -> dict[str, str]:
     """What the games of an audit find in a copy of the source: by game what violates its guarantee.
 
     Args:
-        run: a method and its schemes.
+        leak: that is planted there.
         folder: the copy.
         seed: of the audit.
+        others: whether games about other secrets and roles than the leak's are played as well.
     """
-    command = [sys.executable, "-m", "tests.planted.one_audit", run, str(seed)]
+    cell = () if others else (leak.secret, leak.role)
+    command = [sys.executable, "-m", "tests.planted.one_audit", leak.run, str(seed), *cell]
     found = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=SECONDS)
     if found.returncode:
         return {"error": found.stderr.strip().splitlines()[-1]}

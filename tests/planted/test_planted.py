@@ -31,5 +31,5 @@ def test_games_find_a_leak(name: str, tmp_path: Path) -> None:
     """The right guarantee is violated in a copy of the source, and the finding names messages."""
     copy = copy_of_the_source(tmp_path)
     with planted(LEAKS[name], copy):
-        found = violations(LEAKS[name].run, copy)
+        found = violations(LEAKS[name], copy)
     assert LEAKS[name].game in found, found

@@ -14,18 +14,17 @@ import pytest
 from numpy.typing import NDArray
 
 import fgl_secure
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
+from fgl_reproduction.known_flaws.ideal_relays import IdealCryptography as IdealRelays
 from fgl_secure import protocols
 from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins, TapeCoins
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.perturbed import Noisy
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelays
-from fgl_secure.protocols.relay_coded.joint_noise import NoisyRelays
 from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.stepwise import CompositeMachine
 from fgl_secure.protocols.topology import TOPOLOGIES, Topology
@@ -34,7 +33,7 @@ from fgl_secure.schemes import IN_TREE
 from tests.protocols.hostile import PRODUCTS
 
 SESSION = bytes(16)
-WRAPPERS = {CompositeMachine, Noisy, NoisyRelays}
+WRAPPERS = {CompositeMachine, Noisy}
 """Machines around machines of any scheme."""
 
 ROOT = pathlib.Path(fgl_secure.__file__).resolve().parents[1]

@@ -32,6 +32,7 @@ clients, rounds, train_locally = [data, data, data], 1, lambda model, client: mo
     "docs/audit_your_graph.md": GRAPHS,
     "docs/coded_computing.md": "import numpy; blocks = numpy.arange(6).reshape(2, 3)",
     "docs/fedspray.md": GRAPHS,
+    "docs/finished_models.md": GRAPHS,
     "docs/fed2gnn.md": GRAPHS,
     "docs/fedstruct.md": GRAPHS,
     "docs/hifgl.md": GRAPHS,
@@ -41,6 +42,7 @@ clients, rounds, train_locally = [data, data, data], 1, lambda model, client: mo
 from flwr.clientapp import ClientApp; from flwr.serverapp.strategy import FedAvg
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 """,
+    "docs/audit_your_run.md": f"import sys; sys.path.insert(0, {str(ROOT / 'examples' / 'own')!r})",
     "docs/your_own.md": GRAPHS + f"import sys; sys.path.insert(0, {str(ROOT / 'examples' / 'own')!r})",
 })  # fmt: skip
 """By page, what stands for what its reader has."""

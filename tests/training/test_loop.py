@@ -16,7 +16,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Directory
 from fgl_secure.training.loop import Scores, TrainingResult, compute_device
 from fgl_secure.training.one_process import OneProcess
-from fgl_secure.training.optimisers import SGD, Adam
+from fgl_secure.training.parameters import SGD, Adam
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Preset, Selection
 from tests.error_codes import about

@@ -10,7 +10,7 @@ import numpy as np
 
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.graph.datasets import load_digits_graph
-from fgl_secure.graph.split import random_split
+from fgl_secure.graph.partition import random_split
 from fgl_secure.methods.fedavg.program import FedAvgClient
 from fgl_secure.methods.fedstruct.exchange import RowExchange
 from fgl_secure.methods.fedstruct.preset import fedstruct_preset

@@ -22,7 +22,7 @@ from torch import nn
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset
-from fgl_secure.training.optimisers import Adam
+from fgl_secure.training.parameters import Adam
 from fgl_secure.typing import Floats, Ids
 
 
@@ -398,7 +398,16 @@ class Decoder:
             order = torch.randperm(len(data.first), generator=self.coins).numpy()
             done = []
             for sets in np.split(order, range(preset.batch, len(order), preset.batch)) if len(order) else ():
-                loss = self._objective(data, sets, inside, others)
+                # Eq. 7 for some sets, every set with the same weight.
+                total = torch.zeros((), device=self._device)
+                decoded, places = [], []
+                for truth, result, where in self._compare(data, sets, inside):
+                    total = total + ((truth - result) ** 2).sum()
+                    decoded.append(result[:, :, :2].flatten(2).flatten(0, 1))
+                    places.append(where.reshape(-1))
+                guess = self.predictor(torch.cat(decoded))
+                total = total + ((guess - others[np.concatenate(places)]) ** 2).sum()
+                loss: torch.Tensor = total / len(sets)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
                 optimiser.step()
@@ -409,19 +418,6 @@ class Decoder:
 
     def on_pass(self, data: Neighbourhoods) -> None:
         """Called after each pass."""
-
-    def _objective(self, data: Neighbourhoods, sets: Ids, inside: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        """Eq. 7 for some sets, every set with the same weight."""
-        total = torch.zeros((), device=self._device)
-        decoded, places = [], []
-        for truth, result, where in self._compare(data, sets, inside):
-            total = total + ((truth - result) ** 2).sum()
-            decoded.append(result[:, :, :2].flatten(2).flatten(0, 1))
-            places.append(where.reshape(-1))
-        guess = self.predictor(torch.cat(decoded))
-        total = total + ((guess - others[np.concatenate(places)]) ** 2).sum()
-        mean: torch.Tensor = total / len(sets)
-        return mean
 
     def _compare(
         self, data: Neighbourhoods, sets: Ids, inside: torch.Tensor

@@ -137,17 +137,9 @@ def between_clients(
 ) -> Between:
     """Has clients send their requests; what they add up for each other then. Arguments as for `client_pairs`."""
     grouping, pairs = client_pairs(graph, channel, neighbours, minimum)
-    _send_requests(graph, channel, pairs, Step(0))
+    # Every client tells the others which nodes it wants in the sums of which of its own nodes.
+    _tell_neighbours(graph, channel, pairs.asking, pairs.asked, Step(0))
     return Between(grouping, np.stack([pairs.asked, pairs.asking]))
-
-
-def _send_requests(graph: FederatedGraph, channel: Channel, pairs: _PairMap, step: Step) -> None:
-    """Every client tells the others which nodes it wants in the sums of which of its own nodes.
-
-    Raises:
-        ProtocolError: a request got lost, and its sender would take steps back out of sums that have none.
-    """
-    _tell_neighbours(graph, channel, pairs.asking, pairs.asked, step)
 
 
 def _tell_neighbours(graph: FederatedGraph, channel: Channel, nodes: Ids, others: Ids, step: Step) -> None:
@@ -205,7 +197,7 @@ def agreed_neighbours(graph: FederatedGraph, channel: Channel, most: int, seed: 
         InputError: `most` is below 1, or the graph is directed.
         ProtocolError: a pick got lost, and the ends of its edge would not agree.
     """
-    nodes, picked = picked_neighbours(graph, most, seed)
+    nodes, picked = _picked_neighbours(graph, most, seed)
     _tell_neighbours(graph, channel, nodes, picked, step)
     return sampled_neighbours(graph, most, seed)
 
@@ -221,7 +213,7 @@ def sampled_neighbours(graph: FederatedGraph, most: int, seed: int) -> Federated
     Raises:
         InputError: `most` is below 1, or the graph is directed.
     """
-    node, other = picked_neighbours(graph, most, seed)
+    node, other = _picked_neighbours(graph, most, seed)
     n = graph.num_devices
     source, target = graph.edges
     mask = ~graph.crosses_silos | (
@@ -230,23 +222,18 @@ def sampled_neighbours(graph: FederatedGraph, most: int, seed: int) -> Federated
     return replace(graph, graph=replace(graph.graph, edges=read_only(graph.edges[:, mask])))
 
 
-def picked_neighbours(graph: FederatedGraph, most: int, seed: int) -> NDArray[np.int64]:
+def _picked_neighbours(graph: FederatedGraph, most: int, seed: int) -> NDArray[np.int64]:
     """int64 [2, m], nodes above the neighbours at other clients that they pick; see `sampled_neighbours`."""
     if most < 1:
         raise InputError(f"most must be at least 1 neighbour; found {most}")
     check_undirected(graph)
     source, target = graph.edges[:, graph.crosses_silos]
-    numbers = _edge_numbers(source, target, graph.num_devices, seed)
+    # float64 [m], the number of each edge, the same in both directions.
+    code = np.minimum(source, target) * graph.num_devices + np.maximum(source, target)
+    edges, which = np.unique(code, return_inverse=True)
+    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[which]
     order = np.lexsort((numbers, target))
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order)) - np.searchsorted(target[order], target[order])
     picked = rank < most
     return np.stack([target[picked], source[picked]])
-
-
-def _edge_numbers(source: Ids, target: Ids, nodes: int, seed: int) -> NDArray[np.float64]:
-    """float64 [m], the number of each edge, the same in both directions."""
-    code = np.minimum(source, target) * nodes + np.maximum(source, target)
-    edges, which = np.unique(code, return_inverse=True)
-    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[which]
-    return numbers

@@ -266,7 +266,12 @@ def hop_sums(
     Raises:
         InputError: hops, values, requests or the rows of a hop are out of range.
     """
-    _check(graph, values, hops)
+    if hops < 1:
+        raise InputError(f"hops must be at least 1; found {hops}")
+    if values.ndim != 2 or len(values) != graph.num_devices or not values.shape[1]:
+        raise InputError(f"values must be [{graph.num_devices}, d]; found {list(values.shape)}")
+    if not np.isfinite(values).all():
+        raise InputError("values must be finite; found NaN or infinity")
     x, limits = np.asarray(values, dtype=np.float64), None if rows is None else rows.under(scheme)
     between = between_clients(graph, channel, neighbours, least_group(scheme))
 
@@ -294,12 +299,3 @@ def _of_all(graph: FederatedGraph, parts: list[Floats]) -> Floats:
     for client, part in enumerate(parts):
         whole[:, graph.devices_of(client)] = part
     return whole
-
-
-def _check(graph: FederatedGraph, values: NDArray[np.floating[Any]], hops: int) -> None:
-    if hops < 1:
-        raise InputError(f"hops must be at least 1; found {hops}")
-    if values.ndim != 2 or len(values) != graph.num_devices or not values.shape[1]:
-        raise InputError(f"values must be [{graph.num_devices}, d]; found {list(values.shape)}")
-    if not np.isfinite(values).all():
-        raise InputError("values must be finite; found NaN or infinity")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,6 @@ from fgl_secure.methods.fedavg.audit_runs import CONTROLS, attacked_round, gradi
 from fgl_secure.methods.fedavg.program import FedAvgClient as Program
 from fgl_secure.methods.fedavg.program import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime import Claim, Guarantee, Role, Secret, Strength, leaks
 from fgl_secure.statistics.lower_bounds import gaussian_bound
@@ -211,7 +210,18 @@ def fedavg_plan(method: FedAvg, request: AuditRequest, kind: Callable[..., Progr
     graph = request.load_graph()
     training = preset("honest", graph.graph.name).with_epochs(method.epochs)
     noise = _noise(method, training.epochs)
-    rules = _rules(server_schemes(request.runs, graph.num_silos), graph.num_silos, noise, named=request.named)
+    # Schemes, name and noise of each run.
+    schemes = server_schemes(request.runs, graph.num_silos)
+    named = request.named
+    hiding = [scheme for scheme in schemes if promises(scheme, graph.num_silos) is not None]
+    if noise is not None and named and len(hiding) < len(schemes):
+        raise InputError("noise must go with a scheme other than plaintext, for a client adds a share of it alone")
+    plain = [{"schemes": {SERVER: item}, "name": item.name} for item in schemes if noise is None or not named]
+    noisy = [
+        {"schemes": {SERVER: item}, "name": f"{item.name}+dp", "noise": UpdateRule(item, noise).noise}
+        for item in hiding
+    ]
+    rules = plain if noise is None else plain + noisy
     shared = request.common_fields(graph, training)
     return AuditPlan(
         tuple(FedAvgSubject(**shared, **rule, kind=kind) for rule in rules),
@@ -228,22 +238,3 @@ def _noise(method: FedAvg, rounds: int) -> DistributedNoise | None:
     if method.noise is None:
         return None
     return DistributedNoise.of_multiplier(method.noise, clip=method.clip, delta=DELTA, rounds=rounds)
-
-
-def _rules(
-    schemes: tuple[Scheme, ...], clients: int, noise: DistributedNoise | None, *, named: bool
-) -> list[dict[str, Any]]:
-    """Schemes, name and noise of each run.
-
-    There is one for each scheme; with noise one more for each that hides updates, or these alone where schemes are
-    named.
-    """
-    hiding = [scheme for scheme in schemes if promises(scheme, clients) is not None]
-    if noise is not None and named and len(hiding) < len(schemes):
-        raise InputError("noise must go with a scheme other than plaintext, for a client adds a share of it alone")
-    plain = [{"schemes": {SERVER: item}, "name": item.name} for item in schemes if noise is None or not named]
-    noisy = [
-        {"schemes": {SERVER: item}, "name": f"{item.name}+dp", "noise": UpdateRule(item, noise).noise}
-        for item in hiding
-    ]
-    return plain if noise is None else plain + noisy

@@ -33,11 +33,9 @@ from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import counts_of
-from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unflatten, unwritten
+from fgl_secure.training.loop import Figures, TrainingRounds, counts_of
+from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind, unflatten, unwritten
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.training.sparse_products import SparseMatrix
 from fgl_secure.typing import Array, Floats, Ids
 

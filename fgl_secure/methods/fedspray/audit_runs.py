@@ -116,11 +116,7 @@ def _proxy_truth(rounds: Sequence[LabelledNodes], clients: int, classes: int) ->
     counts = np.stack([held.counts(clients, classes) for held in rounds], axis=1)
     sums = np.stack([held.sums(clients, classes) for held in rounds], axis=1)
     singles = np.where(counts[..., None] == 1, sums, np.nan)
-    return ProxyTruth(counts, singles, _added_rows(rounds, clients), counts.sum(axis=2))
-
-
-def _added_rows(rounds: Sequence[LabelledNodes], clients: int) -> Floats:
-    """float64 [K, R, d]: NaN where a client adds no node, or several."""
+    # float64 [K, R, d]: NaN where a client adds no node, or several.
     result = np.full((clients, len(rounds), rounds[0].proxies.shape[1]), np.nan)
     for number in range(1, len(rounds)):
         new = ~np.isin(rounds[number].nodes, rounds[number - 1].nodes)
@@ -128,7 +124,7 @@ def _added_rows(rounds: Sequence[LabelledNodes], clients: int) -> Floats:
             rows = np.flatnonzero(new & (rounds[number].clients == client))
             if len(rows) == 1:
                 result[client, number] = rounds[number].proxies[rows[0]]
-    return result
+    return ProxyTruth(counts, singles, result, counts.sum(axis=2))
 
 
 _MOST_ROUNDS = 10**6
@@ -182,16 +178,6 @@ class RoundSetting:
         with torch.no_grad():
             result.proxies[kept] = client.proxies
         return result
-
-
-def with_few_labels(graph: FederatedGraph, most: int, seed: int) -> FederatedGraph:
-    """A graph in which every client has at most so many labelled nodes, drawn from those it has."""
-    rng, kept = np.random.default_rng(seed), np.zeros(graph.num_devices, dtype=np.bool_)
-    for client in range(graph.num_silos):
-        own = np.flatnonzero(graph.train_mask & (graph.silo_of == client))
-        kept[rng.permutation(own)[:most]] = True
-    masks = SplitMasks(kept, graph.validation_mask, graph.test_mask)
-    return FederatedGraph.from_assignment(graph.graph, graph.silo_of, masks, graph.partition)
 
 
 def turns(few: FederatedGraph, waiting: Flags, additions: int, seed: int) -> list[tuple[int, int]]:
@@ -274,7 +260,13 @@ def first_round(graph: FederatedGraph, setting: RoundSetting, name: str, transcr
 
 def growing_rounds(graph: FederatedGraph, setting: RoundSetting, scheme: Scheme, name: str) -> RecordedRun:
     """Rounds of clients with few labelled nodes each, between which one client labels a node more, in turn."""
-    few = with_few_labels(graph, FEW_LABELS, setting.seed)
+    # A graph in which every client has at most so many labelled nodes, drawn from those it has.
+    rng, kept = np.random.default_rng(setting.seed), np.zeros(graph.num_devices, dtype=np.bool_)
+    for client in range(graph.num_silos):
+        own = np.flatnonzero(graph.train_mask & (graph.silo_of == client))
+        kept[rng.permutation(own)[:FEW_LABELS]] = True
+    masks = SplitMasks(kept, graph.validation_mask, graph.test_mask)
+    few = FederatedGraph.from_assignment(graph.graph, graph.silo_of, masks, graph.partition)
     channel = Channel(hierarchy_of(few), SimulationCoins(setting.seed), Recording.everything())
     added = turns(few, graph.train_mask & ~few.train_mask, ADDITIONS, setting.seed)
     rounds, suspects = _grow(few, added, setting, scheme, channel)

@@ -29,11 +29,9 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
-from fgl_secure.training.loop import COUNTS, counts_of, share_of
-from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind
+from fgl_secure.training.loop import COUNTS, NOTHING, Figures, TrainingRounds, counts_of, share_of
+from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.rounds import NOTHING, Figures, TrainingRounds
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Facts, Silo
 from fgl_secure.typing import Array, Floats, Ids
@@ -147,16 +145,6 @@ def fractions(encoder: Floats, weight: float, proxies: Floats, shares: Floats) -
     return [weight * encoder, *(shares[:, None] * proxies)], np.array([weight, *shares])
 
 
-def _validation_sums(subgraph: Subgraph, scores: torch.Tensor, choice: RoundChoice) -> tuple[float, float]:
-    """A client's validation figures, summed over its validation nodes, and how many there are."""
-    places = subgraph.validation
-    if choice is RoundChoice.LOSS:
-        total = functional.cross_entropy(scores[places], subgraph.labels[places], reduction="sum")
-    else:
-        total = (scores[places].argmax(dim=1) == subgraph.labels[places]).sum()
-    return float(total), float(len(places))
-
-
 def minority_nodes(silo: Silo) -> NDArray[np.bool_]:
     """Bool [m], the nodes whose label is not the one that is most frequent among the client's labelled nodes."""
     nodes: NDArray[np.bool_] = silo.labels != np.bincount(silo.labels[silo.train]).argmax()
@@ -195,7 +183,15 @@ class ChosenRounds(TrainingRounds):
         """
         n, choice = self.silo.facts.nodes, self.preset.choice
         once = 0.5 ** n.bit_length()  # about one over all nodes, and exact on the grid
-        figure, nodes = _validation_sums(self.subgraph, self.predictions, choice)
+        # A client's validation figures, summed over its validation nodes, and how many there are.
+        subgraph = self.subgraph
+        scores = self.predictions
+        places = subgraph.validation
+        if choice is RoundChoice.LOSS:
+            total = functional.cross_entropy(scores[places], subgraph.labels[places], reduction="sum")
+        else:
+            total = (scores[places].argmax(dim=1) == subgraph.labels[places]).sum()
+        (figure, nodes) = float(total), float(len(places))
         own = self._counts()
         (*result, selected_figure, mean), counts = self.talk.ratios(
             [*parts, np.array([figure / n]), np.array([once * loss])],
@@ -231,7 +227,7 @@ def choose_rounds(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset,
     return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())
 
 
-def divergence(targets: torch.Tensor, learner: torch.Tensor) -> torch.Tensor:
+def _divergence(targets: torch.Tensor, learner: torch.Tensor) -> torch.Tensor:
     """Mean Kullback-Leibler divergence KL(target || learner) over nodes.
 
     Args:
@@ -261,8 +257,8 @@ def network_loss(
     """
     truth = functional.cross_entropy(scores[labelled], labels)
     if taught is None:
-        return truth + teaching * divergence(targets, scores)
-    return truth + teaching * divergence(targets[taught], scores[taught])
+        return truth + teaching * _divergence(targets, scores)
+    return truth + teaching * _divergence(targets[taught], scores[taught])
 
 
 def encoder_loss(
@@ -277,7 +273,7 @@ def encoder_loss(
         predicted: float32 [t, C], logarithms of the network's predictions.
         learning: lambda_2.
     """
-    return functional.cross_entropy(projected, labels) + learning * divergence(predicted, classified)
+    return functional.cross_entropy(projected, labels) + learning * _divergence(predicted, classified)
 
 
 class FedSprayClient(ChosenRounds):

@@ -74,20 +74,16 @@ class SeenModels:
             seed: of node2vec's walks and of the crawl.
             rate: share of the edges that the crawl has.
         """
-        crawl = _sample_edges(graph, rate, seed)
+        # Both directions of a share of the edges, int64 [2, m].
+        one_way = graph.edges[:, graph.edges[0] < graph.edges[1]]
+        remaining = one_way[:, np.random.default_rng(seed).random(one_way.shape[1]) < rate]
+        crawl = np.concatenate([remaining, remaining[::-1]], axis=1)
         first, last = (self._models[0], self._models[-1]) if self._models else (None, None)
         learnt = features == HOP2VEC
         rule = None if learnt else _rule(graph, preset, features, seed)
         embed = _embedding(last) if learnt and last is not None else None
         jacobian = _jacobian(first, self._start) if first is not None and self._start is not None else None
         return CrawledGraph(crawl, graph.silo_of, rate, rule), EmbeddingModel(embed, jacobian)
-
-
-def _sample_edges(graph: FederatedGraph, rate: float, seed: int) -> Ids:
-    """Both directions of a share of the edges, int64 [2, m]."""
-    one_way = graph.edges[:, graph.edges[0] < graph.edges[1]]
-    remaining = one_way[:, np.random.default_rng(seed).random(one_way.shape[1]) < rate]
-    return np.concatenate([remaining, remaining[::-1]], axis=1)
 
 
 def _rule(

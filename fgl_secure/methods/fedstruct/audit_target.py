@@ -91,10 +91,28 @@ def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
         clients: how many there are.
     """
     if isinstance(exchange, HopwiseExchange):
-        return _hopwise(exchange)
+        inner = exchange.sums.claim_for(Topology.example(NEIGHBOURS))
+        outside = (Role.SERVER, Role.RELAY)  # a client is a silo and all its devices: what hides from one alone is void
+        kept = tuple(
+            replace(item, coalition={role: count for role, count in item.coalition.items() if role in outside})
+            for item in inner.guarantees
+            if any(role in outside for role in item.coalition)
+        )
+        leaks = tuple(item for item in inner.leaks_by_design if item.role in outside)
+        return Claim((*kept, *HOPWISE_PROMISES), (*leaks, *HOPWISE_LEAKS), inner.assumptions)
     parts = [_terms(exchange.terms, clients), _features(exchange, features), _gradients(exchange, features)]
     if exchange.k_min > 1 and (features == HOP2VEC or exchange.sharing is FeatureSharing.QUERIES):
-        parts.append(_closed_rows(exchange))
+        # What rows that few clients contribute to tell, and to whom.
+        role = Role.SERVER if exchange.delivery is GradientDelivery.SERVER else Role.SILO
+        who = "the server" if role is Role.SERVER else "the owner of a node"
+        opening_leak = Leak(
+            Secret.FOREIGN_NODE,
+            role,
+            Circumstance.ANY,
+            f"{who} learns how many clients contribute to each row of the gradient, and every client which rows are "
+            f"opened; those that fewer than {exchange.k_min} contribute to are opened by nobody",
+        )
+        parts.append(Claim((), (opening_leak,), ("clients and server follow the protocol",)))
     guarantees = tuple(item for part in parts for item in part.guarantees)
     leaks = tuple(item for part in parts for item in part.leaks_by_design)
     return Claim(guarantees, leaks, tuple(dict.fromkeys(item for part in parts for item in part.assumptions)))
@@ -211,32 +229,6 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
         "the owner of a node learns the gradient of its row, which tells labels of labelled nodes nearby",
     )
     return Claim((sealed,), (at_owner,), ("clients follow the protocol",))
-
-
-def _closed_rows(exchange: RowExchange) -> Claim:
-    """What rows that few clients contribute to tell, and to whom."""
-    role = Role.SERVER if exchange.delivery is GradientDelivery.SERVER else Role.SILO
-    who = "the server" if role is Role.SERVER else "the owner of a node"
-    opening_leak = Leak(
-        Secret.FOREIGN_NODE,
-        role,
-        Circumstance.ANY,
-        f"{who} learns how many clients contribute to each row of the gradient, and every client which rows are "
-        f"opened; those that fewer than {exchange.k_min} contribute to are opened by nobody",
-    )
-    return Claim((), (opening_leak,), ("clients and server follow the protocol",))
-
-
-def _hopwise(exchange: HopwiseExchange) -> Claim:
-    inner = exchange.sums.claim_for(Topology.example(NEIGHBOURS))
-    outside = (Role.SERVER, Role.RELAY)  # a client is a silo and all its devices: what hides from one alone is void
-    kept = tuple(
-        replace(item, coalition={role: count for role, count in item.coalition.items() if role in outside})
-        for item in inner.guarantees
-        if any(role in outside for role in item.coalition)
-    )
-    leaks = tuple(item for item in inner.leaks_by_design if item.role in outside)
-    return Claim((*kept, *HOPWISE_PROMISES), (*leaks, *HOPWISE_LEAKS), inner.assumptions)
 
 
 HOPWISE_PROMISES = (

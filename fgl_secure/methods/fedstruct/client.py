@@ -21,8 +21,7 @@ from fgl_secure.graph.structure_features import hop2vec_start, normalised_adjace
 from fgl_secure.methods.fedstruct.preset import FeatureModelKind, FedStructPreset, Stepping, Weighting
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.dropout import CoinDropout
-from fgl_secure.training.optimisers import SGD, Adam
-from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unflatten
+from fgl_secure.training.parameters import SGD, Adam, flat, optimiser_state, overwrite, remind, unflatten
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import MOST_DENSE, SparseMatrix
 from fgl_secure.typing import Array

@@ -101,12 +101,6 @@ def next_rows(own: sparse.csr_array, others: sparse.csr_array, degrees: NDArray[
     return sparse.csr_array(sparse.diags_array(1 / degrees) @ (own + others))
 
 
-def in_units(values: NDArray[np.float64]) -> Ids:
-    """Entries of a power in units of 2^-36, below 2^36."""
-    units: Ids = np.minimum(np.rint(values * 2.0**UNIT_BITS).astype(np.int64), 2**UNIT_BITS - 1)
-    return units
-
-
 @dataclass(frozen=True, slots=True)
 class Search:
     """What is known of the threshold above which entries are kept.
@@ -207,7 +201,12 @@ class QueryAudit:
             return True
         if weighed < self._rule.least_nodes:
             return False
-        addition = self._new_direction(query)
+        # What a query adds to the basis, orthonormal to it; None where it adds nothing.
+        basis = self._basis[: self._rank]
+        rest = query - basis.T @ (basis @ query)
+        rest -= basis.T @ (basis @ rest)  # once more: the first pass leaves rounding errors behind
+        length = float(np.linalg.norm(rest))
+        addition = None if length <= TOLERANCE * float(np.linalg.norm(query)) else rest / length
         if addition is None:
             return True
         leverage = self._leverage + addition**2
@@ -218,14 +217,6 @@ class QueryAudit:
         self._basis[self._rank] = addition
         self._leverage, self._rank = leverage, self._rank + 1
         return True
-
-    def _new_direction(self, query: Floats) -> Floats | None:
-        """What a query adds to the basis, orthonormal to it; None where it adds nothing."""
-        basis = self._basis[: self._rank]
-        rest = query - basis.T @ (basis @ query)
-        rest -= basis.T @ (basis @ rest)  # once more: the first pass leaves rounding errors behind
-        length = float(np.linalg.norm(rest))
-        return None if length <= TOLERANCE * float(np.linalg.norm(query)) else rest / length
 
 
 def published_limit(rows: int, width: int, classes: int, nodes: int) -> bool:

@@ -29,7 +29,6 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
 )
 from fgl_secure.methods.fedstruct.preset import AccuracyAveraging, FedStructPreset
-from fgl_secure.methods.fedstruct.queries import Answering, Queries, ask
 from fgl_secure.methods.fedstruct.row_exchange import (
     ClearTerms,
     HopExchange,
@@ -38,21 +37,23 @@ from fgl_secure.methods.fedstruct.row_exchange import (
     owners_of,
 )
 from fgl_secure.methods.fedstruct.structure import (
+    Answering,
     HeldRows,
     Hopwise,
+    Queries,
     RowSums,
     StructureEmbedding,
     SumsByOwners,
     SumsByServer,
+    ask,
 )
 from fgl_secure.runtime import Channel, Phase
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import COUNTS, Counts, counts_of
+from fgl_secure.training.loop import COUNTS, Counts, Figures, TrainingRounds, counts_of
 from fgl_secure.training.parties import note_own_graph
 from fgl_secure.training.presets import Selection
-from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import matrix_arrays, matrix_from
 from fgl_secure.typing import Array, Ids
@@ -184,7 +185,7 @@ class FedStructClient(TrainingRounds):
             return self._given.features
         if self._preset.name == "paper":
             raise InputError("features must be given under the paper preset, which has those of the whole graph")
-        return own_features(self.silo, self._task)
+        return _own_features(self.silo, self._task)
 
     def _everybodys(self, features: Table) -> Table:
         """The features of all nodes [n, d_s], from own ones, which all others are told, and theirs."""
@@ -347,7 +348,7 @@ class FedStructClient(TrainingRounds):
         return np.zeros((self.silo.facts.nodes, own.shape[1]), np.float32) if self._task.shares else own
 
 
-def own_features(silo: Silo, task: FedStructTask) -> Table:
+def _own_features(silo: Silo, task: FedStructTask) -> Table:
     """Fixed structure features of own nodes float32 [m, d_s], from what a client knows: these and their edges."""
     nodes = np.union1d(silo.nodes, silo.foreign[:, 0])
     blank = np.zeros((len(nodes), 1)), np.zeros(len(nodes), dtype=np.int64)
@@ -390,7 +391,7 @@ def clients_of(
     Raises:
         InputError: rows travel hop by hop along edges that have no other direction.
     """
-    hopwise, tell = isinstance(task.exchange, HopwiseExchange), given or published_inputs
+    hopwise, tell = isinstance(task.exchange, HopwiseExchange), given or _published_inputs
     if hopwise and not graph.graph.is_symmetric:
         raise InputError("graph must have every edge in both directions where embeddings travel; it has not")
 
@@ -421,7 +422,7 @@ def _shares_of(graph: FederatedGraph, task: FedStructTask) -> tuple[Silo, ...]:
     return tuple(replace(silo, own={PUBLISHED: table[silo.nodes]}) for silo in shares)
 
 
-def published_inputs(silo: Silo) -> SimulatedInputs:
+def _published_inputs(silo: Silo) -> SimulatedInputs:
     """What a client's share has of what it could not compute."""
     return SimulatedInputs(features=silo.own[PUBLISHED]) if PUBLISHED in silo.own else SimulatedInputs()
 
@@ -432,6 +433,6 @@ def client_features(graph: FederatedGraph, preset: FedStructPreset, name: str, s
     if preset.name == "paper":
         return structure_features(name, graph.graph, preset.structure_width, seed)
     shares = Silo.all_of(graph)
-    parts = [own_features(silo, task) for silo in shares]
+    parts = [_own_features(silo, task) for silo in shares]
     order = np.argsort(np.concatenate([silo.nodes for silo in shares]))
     return np.concatenate(parts)[order]

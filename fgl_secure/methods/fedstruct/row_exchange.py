@@ -11,36 +11,30 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fgl_secure.errors import ProtocolError, SketchOverfullError
+from fgl_secure.algebra.quantization import most_fraction_bits, round_fixed_point
+from fgl_secure.errors import InputError, ProtocolError, SketchOverfullError
 from fgl_secure.methods.fedstruct.exchange import (
     BINS,
     DIGITS,
     MOST_ENTRIES,
+    UNIT_BITS,
     HopSettings,
     Pruning,
     Search,
-    in_units,
     next_rows,
     term,
 )
-from fgl_secure.methods.fedstruct.sketched_terms import (
-    LinearSketch,
-    TermRange,
-    after_sum,
-    in_fixed_point,
-    packed_term,
-    room_for,
-    unpacked_sum,
-)
+from fgl_secure.methods.fedstruct.sketched_terms import FIRST_ENTRIES, LinearSketch, after_sum
 from fgl_secure.runtime import Phase
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.silo import Silo
-from fgl_secure.typing import Ids
+from fgl_secure.typing import Ids, Integers
 
 HOP_ROWS = "hop rows"
 """What a client comes to know in a hop, in recordings: (own node, node, value) an entry."""
@@ -121,6 +115,95 @@ def term_of(entries: NDArray[np.float64], sender: int, shape: tuple[int, int]) -
     return sparse.csr_array((entries[:, 2], (places[:, 0], places[:, 1])), shape=shape)
 
 
+MOST_FRACTION_BITS = 24
+
+
+FEWEST_FRACTION_BITS = 16
+"""Bits for which positions are not split yet, where the number of bits is not given."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TermRange:
+    """How large sums may become and still be exact.
+
+    Attributes:
+        limit: largest magnitude of an entry of a sum of vectors.
+        terms: vectors in a sum.
+        largest_degree: a public bound on the row sums of A + I, and so on the entries of the sum of terms.
+    """
+
+    limit: int
+    terms: int
+    largest_degree: int
+
+    def splits(self, shape: tuple[int, int], precision: int | None) -> bool:
+        """Whether positions are sent in two parts: where one number would leave too few bits for the values."""
+        whole = 2 * self.terms * self.largest_degree * shape[0] * shape[1]
+        return bool(self.limit // whole < 2 ** (precision or FEWEST_FRACTION_BITS))
+
+    def bits(self, shape: tuple[int, int], precision: int | None, scheme: str) -> int:
+        """Bits behind the binary point for terms of a shape: those asked for, or as many as fit.
+
+        Raises:
+            InputError: not one bit fits, or fewer than were asked for.
+        """
+        widest = LinearSketch(shape, 1, 0, self.splits(shape, precision)).largest_factor()
+        room = self.limit // (2 * self.terms * self.largest_degree * widest)
+        most = min(most_fraction_bits(1.0, room), MOST_FRACTION_BITS)
+        if most < (precision or 1):
+            raise InputError(
+                f"fraction_bits must be at most {most} for terms of shape {list(shape)} under {scheme}; "
+                f"found {precision or 1}"
+            )
+        return precision or most
+
+
+LEAST_GROWTH, DAMPING = 1.15, 0.75
+"""A receiver asks for at least so much more than it had last time; and rows fill up, so that growth slows down."""
+
+
+def _room_for(before: tuple[int, int] | None, rows: int, most_a_row: int | None) -> int:
+    """Entries that a receiver asks room for: as many as the last growth leads to, with a quarter to spare.
+
+    Args:
+        before: entries of its last two sums; None before the first.
+        rows: of its own.
+        most_a_row: a public bound on the entries of a row of the sum; None for none.
+    """
+    if before is None:
+        return FIRST_ENTRIES * rows
+    growth = max(LEAST_GROWTH, 1.1 * (before[1] / max(before[0], 1)) ** DAMPING)
+    room = max(int(before[1] * growth), 16)
+    return room if most_a_row is None else min(room, most_a_row * rows)
+
+
+def _in_fixed_point(term: sparse.csr_array, bits: int) -> sparse.coo_array:
+    """Entries as whole units of 2^-bits; those that round to nothing are left out."""
+    units = term.tocoo()
+    values = round_fixed_point(units.data, bits)
+    mask = values > 0
+    return sparse.coo_array((values[mask], (units.row[mask], units.col[mask])), shape=term.shape)
+
+
+def _packed_term(term: sparse.coo_array, plan: LinearSketch | None) -> Integers:
+    """A sender's vector, int64; without a plan all entries one after the other."""
+    if plan is None:
+        return np.asarray(term.toarray(), dtype=np.int64).reshape(-1)
+    return plan.encode(term.row.astype(np.int64), term.col.astype(np.int64), term.data)
+
+
+def _unpacked_sum(total: Integers, shape: tuple[int, int], plan: LinearSketch | None) -> sparse.csr_array:
+    """What a receiver reads from the sum of vectors, in units.
+
+    Raises:
+        SketchOverfullError: it has more entries than the plan has room for.
+    """
+    if plan is None:
+        return sparse.csr_array(total.reshape(shape))
+    rows, columns, values = plan.decode(total)
+    return sparse.csr_array((values, (rows, columns)), shape=shape)
+
+
 class SummedTerms(TermSums):
     """Terms in fixed point, as linear sketches whose size depends on their entries, added up under a scheme.
 
@@ -141,15 +224,15 @@ class SummedTerms(TermSums):
         self._talk, self._most, self._dense = talk, most_a_row, dense
         facts = talk.silo.facts
         self._sizes, self._nodes = facts.sizes, facts.nodes
-        self._range = TermRange(talk.clients_limit, facts.silos - 1, facts.largest_degree + 1)
+        self._range = _TermRange(talk.clients_limit, facts.silos - 1, facts.largest_degree + 1)
         self.entries: tuple[int, int] | None = None
         """Entries of the last two sums: they say for how many to ask room next."""
 
     def sum(self, terms: Terms, hop: int) -> sparse.csr_array:
         """All clients' sums side by side, until each has read its own."""
         me, result = self._talk.silo.silo, sparse.csr_array((self._sizes[self._talk.silo.silo], self._nodes))
-        units = {i: in_fixed_point(part, self.bits(i)) for i, part in terms.items()}
-        room = room_for(self.entries, self._sizes[me], self._most)
+        units = {i: _in_fixed_point(part, self.bits(i)) for i, part in terms.items()}
+        room = _room_for(self.entries, self._sizes[me], self._most)
         for attempt in range(ATTEMPTS):
             capacities = self._exchange_room(room, hop, attempt)
             plans = {
@@ -159,12 +242,12 @@ class SummedTerms(TermSums):
             }
             if not plans:
                 return result
-            vectors = {i: self._length(i, plans[i]) if i == me else packed_term(units[i], plans[i]) for i in plans}
+            vectors = {i: self._length(i, plans[i]) if i == me else _packed_term(units[i], plans[i]) for i in plans}
             total = self._talk.clients(vectors, max(self._bound(i, plans[i]) for i in plans))
             if me not in plans:
                 continue
             try:
-                entries = unpacked_sum(total, self._shape(me), plans[me])
+                entries = _unpacked_sum(total, self._shape(me), plans[me])
             except SketchOverfullError:
                 room *= 2
                 continue
@@ -339,6 +422,12 @@ def owners_of(silo: Silo, names_of_owner: Mapping[int, Ids], nodes: int) -> Ids:
     return owners
 
 
+def _in_units(values: NDArray[np.float64]) -> Ids:
+    """Entries of a power in units of 2^-36, below 2^36."""
+    units: Ids = np.minimum(np.rint(values * 2.0**UNIT_BITS).astype(np.int64), 2**UNIT_BITS - 1)
+    return units
+
+
 def jointly_pruned(talk: Collectives, rows: sparse.csr_array, count: int, hop: int) -> sparse.csr_array:
     """Keeps the `count` largest entries of all clients' rows, or fewer where several are equal to the least of them.
 
@@ -352,7 +441,7 @@ def jointly_pruned(talk: Collectives, rows: sparse.csr_array, count: int, hop: i
         count: of all clients together.
         hop: of the power.
     """
-    units, search, finds = in_units(rows.data), Search(), talk.silo.silo == FINDER
+    units, search, finds = _in_units(rows.data), Search(), talk.silo.silo == FINDER
     while search.least is None:
         histogram = search.histogram(units)
         total = talk.clients({FINDER: BINS if finds else histogram}, MOST_ENTRIES)

@@ -27,7 +27,7 @@ MOST_KINDS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TypedEdges:
+class _TypedEdges:
     """The m directed edges of a batch, sorted by target and source.
 
     Attributes:
@@ -73,7 +73,7 @@ class GraphBatch:
     slot_of: torch.Tensor
     longest: int
     targets: torch.Tensor
-    bonds: TypedEdges | None
+    bonds: _TypedEdges | None
 
     @property
     def graphs(self) -> int:
@@ -91,11 +91,17 @@ class GraphStore:
     """
 
     def __init__(self, sets: GraphSet, device: torch.device | None = None, types: int | None = None) -> None:
-        _warn_once()
+        # Has PyTorch say here, where nobody hears it, that its CSR tensors are in beta state: it says so only once.
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
+            torch.zeros(1, 1).to_sparse_csr()
         self._sets, self._device = sets, device or torch.device("cpu")
         self._features = _with_ones(sets, types_of(sets) if types is None else types)
         self._sources, self._lengths, self._starts = _loops_added(sets)
-        received = _neighbour_features(sets, self._features)
+        features = self._features
+        ones = np.ones(sets.edges.shape[1], dtype=np.float32)
+        adjacency = sparse.csr_array((ones, (sets.edges[1], sets.edges[0])), shape=(len(features),) * 2)
+        received: Floats = adjacency @ features + features
         kinds, kind_of = (
             np.unique(received, axis=0, return_inverse=True) if len(received) else (received, np.zeros(0, int))
         )
@@ -135,7 +141,7 @@ class GraphStore:
             else self._typed_edges(ids, first, pointers - np.arange(len(pointers)), self._sets.edge_types),
         )
 
-    def _typed_edges(self, ids: Ids, first: Ids, pointers: Ids, types: Ids) -> TypedEdges:
+    def _typed_edges(self, ids: Ids, first: Ids, pointers: Ids, types: Ids) -> _TypedEdges:
         """The edges of graphs whose nodes begin at `first`; a node's incoming edges begin at its pointer."""
         columns, graph, _ = _ranges(self._sets.edge_starts, ids)
         sources, targets = self._sets.edges[:, columns] + (first - self._sets.node_starts[ids])[graph]
@@ -143,7 +149,7 @@ class GraphStore:
         numbers, ones = np.arange(count + 1), np.ones(count, np.float32)
         # every edge goes both ways, so a node has as many outgoing edges as incoming ones
         outgoing = np.lexsort((targets, sources))
-        return TypedEdges(
+        return _TypedEdges(
             self._put(types[columns]),
             self._csr(numbers, sources, ones, nodes),
             self._csr(pointers, outgoing, ones, count),
@@ -157,13 +163,6 @@ class GraphStore:
     def _csr(self, pointers: Ids, columns: Ids, values: Floats, width: int) -> torch.Tensor:
         parts = (self._put(pointers), self._put(columns), self._put(values))
         return torch.sparse_csr_tensor(*parts, size=(len(pointers) - 1, width), check_invariants=False)
-
-
-def _warn_once() -> None:
-    """Has PyTorch say here, where nobody hears it, that its CSR tensors are in beta state: it says so only once."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
-        torch.zeros(1, 1).to_sparse_csr()
 
 
 def types_of(sets: GraphSet) -> int:
@@ -194,13 +193,6 @@ def _loops_added(sets: GraphSet) -> tuple[Ids, Ids, Ids]:
     return local, np.bincount(targets, minlength=count), sets.edge_starts + sets.node_starts
 
 
-def _neighbour_features(sets: GraphSet, features: Floats) -> Floats:
-    ones = np.ones(sets.edges.shape[1], dtype=np.float32)
-    adjacency = sparse.csr_array((ones, (sets.edges[1], sets.edges[0])), shape=(len(features),) * 2)
-    received: Floats = adjacency @ features + features
-    return received
-
-
 def _ranges(starts: Ids, selection: Ids) -> tuple[Ids, Ids, Ids]:
     """Every number of the ranges starts[i]..starts[i+1]-1 of the chosen i, whose it is, and the lengths."""
     lengths = starts[selection + 1] - starts[selection]
@@ -217,12 +209,6 @@ def pad(values: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
     """Rows of nodes [n, c] as [b, longest, c], zero where there is no node."""
     padded = cast("torch.Tensor", _Pad.apply(values, batch.slot_of, batch.graphs * batch.longest))  # type: ignore[no-untyped-call]
     return padded.reshape(batch.graphs, batch.longest, values.shape[1])
-
-
-def unpad(padded: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
-    """Rows of nodes [n, c] of an array [b, longest, c]."""
-    rows = padded.reshape(-1, padded.shape[2])
-    return cast("torch.Tensor", _Unpad.apply(rows, batch.slot_of))  # type: ignore[no-untyped-call]
 
 
 def graph_sums(values: torch.Tensor, batch: GraphBatch) -> torch.Tensor:
@@ -255,7 +241,10 @@ def to_nodes(scores: torch.Tensor, virtual: torch.Tensor, batch: GraphBatch) -> 
     Returns:
         [n, c], the sum over the virtual nodes m of s_vm h_m.
     """
-    return unpad(scores @ virtual, batch)
+    # Rows of nodes [n, c] of an array [b, longest, c].
+    padded = scores @ virtual
+    rows = padded.reshape(-1, padded.shape[2])
+    return cast("torch.Tensor", _Unpad.apply(rows, batch.slot_of))  # type: ignore[no-untyped-call]
 
 
 class _Pad(torch.autograd.Function):

@@ -385,24 +385,3 @@ class GraphModel(nn.Module):
             assert isinstance(self.encoder, GraphEncoder)
             nodes = self.encoder.embed_nodes(batch, *tied, drop)
         return multiply(batch.mean, batch.spread, nodes)
-
-
-class EdgeGenerator(nn.Module):
-    """A client's own generator g of edges to virtual nodes (section 4.2); it never leaves its client.
-
-    Args:
-        inputs: features of a node, the constant one included.
-        preset: widths, layers and M.
-        draws: of the initial weights.
-        bonds: number of edge types, as for `GraphEncoder`.
-    """
-
-    def __init__(self, inputs: int, preset: FedVNPreset, draws: torch.Generator, bonds: int = 0) -> None:
-        super().__init__()
-        self.encoder = GraphEncoder(inputs, preset, virtual=False, draws=draws, bonds=bonds)
-        self.hidden = Linear(preset.hidden, preset.hidden, draws)
-        self.output = Linear(preset.hidden, preset.virtual_nodes, draws)
-
-    def forward(self, batch: GraphBatch, drop: GeneratorDropout | None = None) -> torch.Tensor:
-        """Scores s_vm in (0, 1), float32 [n, M]."""
-        return torch.sigmoid(self.output(active(self.hidden(self.encoder(batch, drop)), drop)))

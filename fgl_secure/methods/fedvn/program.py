@@ -17,11 +17,12 @@ from fgl_secure.coins import Coins
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods.fedvn.batches import GraphBatch, GraphStore, bond_types_of, graph_sums, types_of
 from fgl_secure.methods.fedvn.models import (
-    EdgeGenerator,
     GeneratorDropout,
     GraphEncoder,
     GraphModel,
+    Linear,
     Tied,
+    active,
     collecting,
     contrast_loss,
     decoupling_loss,
@@ -35,10 +36,9 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Arrays, under
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import Counts, Scores, share_of
+from fgl_secure.training.loop import NOTHING, Counts, Figures, Scores, TrainingRounds, share_of
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import draw_on, flat, generator_state, overwrite
-from fgl_secure.training.rounds import NOTHING, Figures, TrainingRounds
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Ids
@@ -105,6 +105,27 @@ class ClientGraphs:
         return cls(graph_set, graphs, silo.facts.classes, types, bonds)
 
 
+class _EdgeGenerator(nn.Module):
+    """A client's own generator g of edges to virtual nodes (section 4.2); it never leaves its client.
+
+    Args:
+        inputs: features of a node, the constant one included.
+        preset: widths, layers and M.
+        draws: of the initial weights.
+        bonds: number of edge types, as for `GraphEncoder`.
+    """
+
+    def __init__(self, inputs: int, preset: FedVNPreset, draws: torch.Generator, bonds: int = 0) -> None:
+        super().__init__()
+        self.encoder = GraphEncoder(inputs, preset, virtual=False, draws=draws, bonds=bonds)
+        self.hidden = Linear(preset.hidden, preset.hidden, draws)
+        self.output = Linear(preset.hidden, preset.virtual_nodes, draws)
+
+    def forward(self, batch: GraphBatch, drop: GeneratorDropout | None = None) -> torch.Tensor:
+        """Scores s_vm in (0, 1), float32 [n, M]."""
+        return torch.sigmoid(self.output(active(self.hidden(self.encoder(batch, drop)), drop)))
+
+
 class FedVNClient(TrainingRounds):
     """One client in training: its graphs, its model, its virtual nodes, and an edge generator that never leaves it.
 
@@ -151,7 +172,7 @@ class FedVNClient(TrainingRounds):
         self.draws = np.random.default_rng([seed, self.silo.silo])
         self.drop = GeneratorDropout(preset.dropout, self.draws)
         weights = torch.Generator().manual_seed(int(self.draws.integers(2**62)))
-        self.generator = EdgeGenerator(self.store.width, preset, weights, graphs.bonds).to(place)
+        self.generator = _EdgeGenerator(self.store.width, preset, weights, graphs.bonds).to(place)
         number = preset.virtual_nodes
         self.virtual = nn.Parameter(torch.zeros(number, preset.hidden, device=place))
         self.local_score = torch.full((number,), FIRST_SCORE, device=place)

@@ -346,7 +346,12 @@ def sum_in_rounds(
     session = open_neighbours(scheme, neighbour_sums(graph), values.shape[1], channel)
     for number, here in enumerate(present):
         session.sum(values, Step(number, 0))
-        _note_participants(channel, graph, here, Step(number, 0))
+        step = Step(number, 0)
+        source, target = graph.edges[:, here[graph.edges[0]]]
+        devices, silos = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SILO)
+        messages = np.stack([devices[target], devices[source]], axis=1)
+        owners = np.concatenate([devices[target], silos[graph.silo_of[target]]])
+        channel.note_inputs(PARTICIPANTS, step, owners, np.concatenate([messages, messages]))
 
 
 def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int = SILENT_PAIRS) -> RecordedRun | None:
@@ -372,7 +377,22 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
     partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])
-    ends = _apart(partners, graph.silo_of, pairs, rng)
+    # int64 [rounds, 2]: devices that are silent in each round, -1 for nobody; nobody in the first.
+    silo_of = graph.silo_of
+    result, taken = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
+    crossing = partners[:, silo_of[partners[0]] != silo_of[partners[1]]]
+    for one, other in rng.permutation(crossing.T).tolist():
+        if len(result) == pairs:
+            break
+        if not taken[[one, other]].any():
+            taken[[one, other]] = True
+            taken[partners[1, np.isin(partners[0], [one, other])]] = True
+            result.append((one, other))
+    ones, others = np.array(result, dtype=np.int64).reshape(-1, 2).T
+    nobody = np.full(2 * len(result), -1)
+    first = np.concatenate([ones, others, ones, ones])
+    silent = rng.permutation(np.stack([first, np.concatenate([nobody, others, np.roll(others, 1)])], axis=1))
+    ends = np.concatenate([[[-1, -1]], silent])
     silence.by_round = np.where(ends < 0, NOT_SILENT, parties.ids(Role.DEVICE)[ends])
     for number in range(len(ends)):
         session.sum(np.ones((graph.num_devices, 1)), Step(number, 0))
@@ -385,30 +405,6 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
 
 def _drawn_of(graph: FederatedGraph, devices: int) -> str:
     return f", of {graph.num_devices:,} devices drawn with neighbours" if graph.num_devices < devices else ""
-
-
-def _apart(
-    partners: NDArray[np.int64], silo_of: NDArray[np.int64], most: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """int64 [rounds, 2]: devices that are silent in each round, -1 for nobody; nobody in the first.
-
-    Pairs of partners of different silos are drawn, none with an end that is an end or a partner of another's. Each end
-    is silent alone, with its partner, and with an end of another pair, in random order.
-    """
-    result, taken = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
-    crossing = partners[:, silo_of[partners[0]] != silo_of[partners[1]]]
-    for one, other in rng.permutation(crossing.T).tolist():
-        if len(result) == most:
-            break
-        if not taken[[one, other]].any():
-            taken[[one, other]] = True
-            taken[partners[1, np.isin(partners[0], [one, other])]] = True
-            result.append((one, other))
-    ones, others = np.array(result, dtype=np.int64).reshape(-1, 2).T
-    nobody = np.full(2 * len(result), -1)
-    first = np.concatenate([ones, others, ones, ones])
-    silent = rng.permutation(np.stack([first, np.concatenate([nobody, others, np.roll(others, 1)])], axis=1))
-    return np.concatenate([[[-1, -1]], silent])
 
 
 def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun | None:
@@ -449,11 +445,3 @@ def _project_features(graph: FederatedGraph, rng: np.random.Generator) -> NDArra
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
         result.append(np.clip(rows @ projection / 8, -1, 1))
     return np.concatenate(result)
-
-
-def _note_participants(channel: Channel, graph: FederatedGraph, present: NDArray[np.bool_], step: Step) -> None:
-    source, target = graph.edges[:, present[graph.edges[0]]]
-    devices, silos = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SILO)
-    messages = np.stack([devices[target], devices[source]], axis=1)
-    owners = np.concatenate([devices[target], silos[graph.silo_of[target]]])
-    channel.note_inputs(PARTICIPANTS, step, owners, np.concatenate([messages, messages]))

@@ -352,7 +352,11 @@ def hifgl_plan(method: HiFGL, request: AuditRequest) -> AuditPlan:
     ]
     if method.privacy is not None:
         subjects = [subject.under(method.privacy) for subject in subjects]
-        _check_openings([subject.scheme for subject in subjects], received)
+        # Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training.
+        schemes = [subject.scheme for subject in subjects]
+        for scheme in schemes:
+            channel = Channel(hierarchy_of(received, scheme.helpers), SimulationCoins(0))
+            Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(received), 1), channel)
     return AuditPlan(
         tuple(subjects),
         CONTROLS,
@@ -364,13 +368,6 @@ def hifgl_plan(method: HiFGL, request: AuditRequest) -> AuditPlan:
     )
 
 
-def _check_openings(schemes: Sequence[Scheme], graph: FederatedGraph) -> None:
-    """Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training."""
-    for scheme in schemes:
-        channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0))
-        Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(graph), 1), channel)
-
-
 def _check_ranges(schemes: Sequence[Scheme], graph: FederatedGraph) -> None:
     """Refuses a scheme that computes no sum of this graph, or whose field holds none, before a round is trained."""
     grouping = neighbour_sums(graph)
@@ -378,7 +375,11 @@ def _check_ranges(schemes: Sequence[Scheme], graph: FederatedGraph) -> None:
     for scheme in schemes:
         rules = scheme.partnering(grouping)
         if rules is not None and rules.reach:
-            within = _largest_component(graph) - 1
+            # Devices that can reach one another along edges: the most of them that hang together.
+            adjacency = coo_array(
+                (np.ones(graph.edges.shape[1], dtype=np.int8), graph.edges), shape=(graph.num_devices,) * 2
+            )
+            within = int(np.bincount(connected_components(adjacency, directed=False)[1]).max()) - 1
             enough, what = within >= rules.least, f"{within} others within reach"
         else:
             enough, what = bool(len(scheme.answered_grouping(grouping).target)), f"{largest} neighbours"
@@ -393,9 +394,3 @@ def _check_ranges(schemes: Sequence[Scheme], graph: FederatedGraph) -> None:
         except FieldRangeError as error:
             wrap = f", or let sums wrap: {scheme.label}[wrap]" if "overflow" in scheme.parameters else ""
             raise FieldRangeError(f"{error}; take a larger field or a smaller bound{wrap}") from error
-
-
-def _largest_component(graph: FederatedGraph) -> int:
-    """Devices that can reach one another along edges: the most of them that hang together."""
-    adjacency = coo_array((np.ones(graph.edges.shape[1], dtype=np.int8), graph.edges), shape=(graph.num_devices,) * 2)
-    return int(np.bincount(connected_components(adjacency, directed=False)[1]).max())

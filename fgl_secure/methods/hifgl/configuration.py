@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from fgl_secure.auditing.plan import AuditPlan
     from fgl_secure.schemes import Assignment
     from fgl_secure.training.collectives import Collectives
+    from fgl_secure.training.loop import TrainingRounds
     from fgl_secure.training.presets import Preset
-    from fgl_secure.training.rounds import TrainingRounds
     from fgl_secure.training.silo import Facts
 
 

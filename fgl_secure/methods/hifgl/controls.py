@@ -93,7 +93,7 @@ def send_carelessly(
             channel.carry(Messages(Phase.SHARES, step, *ends, {SHARE: share}))
 
 
-class UnmixedCryptography(Cryptography):
+class _UnmixedCryptography(Cryptography):
     """Silos hand rows of their own devices to the relays themselves, in an order that they draw."""
 
     def routes(self, draws: Draws, step: Step, silos: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -103,7 +103,7 @@ class UnmixedCryptography(Cryptography):
         return routes
 
 
-class HastySilos(Silos):
+class _HastySilos(Silos):
     """Silos hand on what there is, whether the step is complete or not."""
 
     def _is_complete(self) -> Flags:
@@ -121,15 +121,15 @@ class HastySilos(Silos):
         return self._counted(messages.receivers, messages.senders)
 
 
-UNCONFIRMED = RelayCoded(k_min=1, max_degree=64, roles=Roles(silos=HastySilos))
+UNCONFIRMED = RelayCoded(k_min=1, max_degree=64, roles=Roles(silos=_HastySilos))
 """What relays see of devices that drop out where silos don't confirm that a step is complete."""
 
 
-OF_OWN_SILOS = RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=64, cryptography=UnmixedCryptography)
+OF_OWN_SILOS = RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=64, cryptography=_UnmixedCryptography)
 """What relays see of the graph where silos don't mix, and everybody may have all neighbours as partners."""
 
 
-def gradient_run(graph: FederatedGraph, seed: int) -> RecordedRun:
+def _gradient_run(graph: FederatedGraph, seed: int) -> RecordedRun:
     """Gradients of a one-layer graph convolution as every device computes and sends them: in the clear, to its silo."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
     send_gradients(channel, graph, seed)
@@ -138,7 +138,7 @@ def gradient_run(graph: FederatedGraph, seed: int) -> RecordedRun:
 
 
 def send_gradients(channel: Channel, graph: FederatedGraph, seed: int) -> None:
-    """The messages of `gradient_run`; weight gradients travel as their two factors and are sized as dense matrices."""
+    """The messages of `_gradient_run`; weight gradients travel as their two factors and are sized as dense matrices."""
     rng = np.random.default_rng(seed)
     rows = graph.features.astype(np.float64)
     np.add.at(rows, graph.edges[1], graph.features[graph.edges[0]])
@@ -217,7 +217,7 @@ _MADE: dict[str, Callable[[], RecordedRun]] = {
     UNMASKED_SHARES: lambda: _careless_run(_tree(), 0, masked=False),
     SHARED_MASKS: lambda: _careless_run(_tree(), 0, masked=True),
     SECMP_STATIC: lambda: static_run(SecretMessagePassing(), _half_graphs(), 0),
-    CLEAR_GRADIENTS: lambda: gradient_run(_tree(), 0),
+    CLEAR_GRADIENTS: lambda: _gradient_run(_tree(), 0),
     SECMP_DROP_OUTS: _dropping_out,
     SILENT_SENDERS: _falling_silent,
     SECMP_DEVIATING: _deviating,

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch.nn import functional
 
+from fgl_secure.algebra.checks import as_floats, check_finite
 from fgl_secure.backbones import maker
 from fgl_secure.coins import Coins
 from fgl_secure.dp import response_matrix
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
+from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS
 from fgl_secure.runtime import Channel, Direction, Step
@@ -23,14 +25,39 @@ from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, shape_preset, widest
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.local_privacy import LocalPerturbation, correct_scores, perturb_labels, propagate_means
+from fgl_secure.training.local_privacy import LocalPerturbation, correct_scores, perturb_labels
+from fgl_secure.training.loop import COUNTS, Counts, Figures, Scores, TrainingRounds
 from fgl_secure.training.one_process import open_neighbours
-from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unwritten
+from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind, unwritten
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
-from fgl_secure.training.rounds import Figures, TrainingRounds
-from fgl_secure.typing import Array
+from fgl_secure.training.silo import Silo
+from fgl_secure.typing import Array, Floats
+
+NORM = 4.0
+"""L2 norm of a device's model input; bags of words and digits have about as much, and ranges of sums suit them."""
+
+
+def _propagate_means(talk: Collectives, rows: torch.Tensor, hops: int, first_layer: int) -> torch.Tensor:
+    """Return means over neighbours of means over neighbours, and so on, scaled to `NORM`: float [m, d].
+
+    A device without a sum, since it has too few neighbours, keeps its row.
+
+    Args:
+        talk: the collectives of the run.
+        rows: float [m, d], of the silo's devices, within [-1, 1].
+        hops: number of means.
+        first_layer: number of the first sum, beyond those of the model.
+    """
+    import torch  # noqa: PLC0415  # see above
+    from torch.nn import functional  # noqa: PLC0415
+
+    counts = torch.tensor(talk.message_counts[:, None], dtype=rows.dtype, device=rows.device)
+    with torch.no_grad():
+        for hop in range(hops):
+            _, sums = talk.neighbours(rows, layer=first_layer + hop)
+            rows = torch.where(counts > 0, sums / counts.clamp(min=1), rows)
+    return functional.normalize(rows) * NORM
 
 
 class HiFGLSilo(TrainingRounds):
@@ -132,7 +159,12 @@ class HiFGLSilo(TrainingRounds):
             part = self._part(number)
             kept = part.local_state(h)
             if number == 0 and self._preset.static_first_layer:
-                sums = part.project(self._static_sums(part), part.message_weight)
+                # The sums of the neighbours' scaled features [m, d], exchanged when first asked for and kept.
+                if self._static is None:
+                    raw = part.raw_message(self._features, self._degrees)
+                    self._keep(self.talk.neighbours(raw, layer=0)[1])
+                assert self._static is not None, "it has just been kept"
+                sums = part.project(self._static, part.message_weight)
             else:
                 kept, sums = self.talk.neighbours(part.message(kept, self._degrees), carry=kept, layer=number)
             h = part.update(kept, sums, self._degrees)
@@ -144,7 +176,7 @@ class HiFGLSilo(TrainingRounds):
         """Return the first layer's input [m, d]: features, or means of perturbed ones, computed at the first call."""
         if self._perturbation is not None and not self._smoothed:
             hops, first_layer = self._perturbation.hops, len(self.layers)
-            self._keep_smoothed(propagate_means(self.talk, self._features, hops, first_layer))
+            self._keep_smoothed(_propagate_means(self.talk, self._features, hops, first_layer))
         return self._features
 
     def _keep_smoothed(self, smoothed: torch.Tensor) -> None:
@@ -155,14 +187,6 @@ class HiFGLSilo(TrainingRounds):
         part = self.layers[number]
         assert isinstance(part, MessageLayer)
         return part
-
-    def _static_sums(self, part: MessageLayer) -> torch.Tensor:
-        """The sums of the neighbours' scaled features [m, d], exchanged when first asked for and kept."""
-        if self._static is None:
-            raw = part.raw_message(self._features, self._degrees)
-            self._keep(self.talk.neighbours(raw, layer=0)[1])
-        assert self._static is not None, "it has just been kept"
-        return self._static
 
     def _keep(self, sums: torch.Tensor) -> None:
         self._static = sums
@@ -321,3 +345,115 @@ def silos_of(
 
     task = Task(make, assignment, preset.epochs, width=max(rows, features))
     return Job(task, graph, graph.restricted_to_split() if preset.split_restricted else None)
+
+
+MOST_TARGET = 1000.0
+"""Largest magnitude of a target: layers suit values of the order of 1."""
+_UNIT = 2**20
+"""Errors are summed as multiples of 1 / _UNIT."""
+_TARGETS = "targets"
+"""Name of the devices' values among what a silo holds."""
+
+
+class NodeRegression(HiFGLSilo):
+    """One silo's model of its devices' values in training.
+
+    In all sums squared errors take the place of correct predictions, and absolute errors follow the counts.
+
+    Args:
+        talk: the collectives of the run; its silo holds the targets.
+        preset: how to train.
+        choices: as of `HiFGLSilo`.
+    """
+
+    count_scales: ClassVar[Array] = np.array([_UNIT, 1, _UNIT, 1, _UNIT, _UNIT])
+
+    def __init__(self, talk: Collectives, preset: Preset, **choices: Any) -> None:
+        super().__init__(talk, preset, **choices)
+        self._scores = Scores(preset.selection, less=True)
+        self._targets = self._to_device(talk.silo.own[_TARGETS])
+
+    def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
+        """Return the squared error of each device, [m]."""
+        return functional.mse_loss(outputs[:, 0], self._targets, reduction="none")
+
+    def predictions(self, outputs: torch.Tensor) -> Floats:
+        """Return the value predicted for each device, float64 [m]."""
+        values: Floats = outputs[:, 0].double().cpu().numpy()
+        return values
+
+    def marks(self, predicted: Array) -> Array:
+        """Return what devices add to the counts, float64 [m, 6].
+
+        The columns are squared errors and numbers of validation and of test devices, then their absolute errors.
+        """
+        errors = np.abs(predicted - self.silo.own[_TARGETS])
+        masks = [mask.astype(np.float64) for mask in (self.silo.validation, self.silo.test)]
+        squares = [side for mask in masks for side in (errors**2 * mask, mask)]
+        return np.stack([*squares, *(errors * mask for mask in masks)], axis=1)
+
+    @property
+    def report(self) -> dict[str, Array]:
+        """As of all training, with errors in the units of the targets.
+
+        "validation", "test" and "own test" are root mean squared errors, "test MAE" and "own test MAE" mean absolute
+        errors; NaN without any device.
+        """
+        best, own = self._scores.best, self._scores.own
+        return {
+            **super().report,
+            "validation": np.sqrt(_mean_error(best, 0, 1)),
+            "test": np.sqrt(_mean_error(best, 2, 3)),
+            "own test": np.sqrt(_mean_error(own, 2, 3)),
+            "test MAE": _mean_error(best, COUNTS + 1, 3),
+            "own test MAE": _mean_error(own, COUNTS + 1, 3),
+        }
+
+
+def _mean_error(counts: Counts, errors: int, number: int) -> Array:
+    """Return the mean of the errors summed at one place over the number at another; NaN without any."""
+    return np.asarray(counts[errors] / _UNIT / counts[number] if counts[number] else np.nan, dtype=np.float64)
+
+
+def node_regression(
+    graph: FederatedGraph,
+    targets: ArrayLike,
+    schemes: Scheme | Mapping[str, Scheme],
+    preset: Preset,
+    **choices: Any,
+) -> Job:
+    """Return the silos of HiFGL for node regression; the round with the least squared error is selected.
+
+    Their result's `accuracy` holds root mean squared errors, its `report` mean absolute errors under "test MAE". Ranges
+    of sums are found in each round, since errors have no bound.
+
+    Args:
+        graph: who has what; its labels are not used.
+        targets: real numbers [n], finite, the value of each device. The widths of layers suit values of the order of 1.
+        schemes: by topology, or one for neighbours' rows, as for `silos_of`.
+        preset: how to train.
+        choices: as for `silos_of`: backbone, seed, device and perturbation.
+
+    Raises:
+        InputError: targets are not one finite number per device.
+    """
+    values = as_floats(targets, "targets").astype(np.float32)
+    if values.shape != (graph.num_devices,):
+        raise InputError(f"targets must be {graph.num_devices} numbers, one per device; found shape {values.shape}")
+    check_finite(values, "targets")
+    if np.abs(values).max() > MOST_TARGET:
+        raise InputError(
+            f"targets must lie within {MOST_TARGET:g} in magnitude, so that squared errors fit sums; found "
+            f"{np.abs(values).max():g}: standardise them"
+        )
+    if not graph.train_mask.any():
+        raise InputError("masks.train must mark at least one device; found none")
+    unlabelled = replace(graph.graph, labels=read_only(np.zeros(graph.num_devices, dtype=np.int64)))
+    graph = replace(graph, graph=unlabelled)
+    job = silos_of(graph, schemes, preset, kind=NodeRegression, **choices)
+    shares = [_with_targets(share, values) for share in Silo.all_of(graph, job.heard)]
+    return replace(job, shares=tuple(shares))
+
+
+def _with_targets(share: Silo, values: Array) -> Silo:
+    return replace(share, facts=replace(share.facts, large_features=True), own={_TARGETS: values[share.nodes]})

@@ -19,13 +19,21 @@ from numpy.typing import NDArray
 from fgl_secure.algebra import FixedPoint
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
-from fgl_secure.protocols.partnering import Contributors, Partnering, is_computed
 from fgl_secure.protocols.partners.agreement import Partners, outcome
 from fgl_secure.protocols.partners.machine import PartnerDevices
 from fgl_secure.protocols.relay_coded.wire import found_among
 from fgl_secure.protocols.scheme import HostedScheme, Scheme, SumMachine, least_group
 from fgl_secure.protocols.stepwise import done_array, done_steps
-from fgl_secure.protocols.topology import NEIGHBOURS, AgreedGrouping, Grouping, Reals, Topology
+from fgl_secure.protocols.topology import (
+    NEIGHBOURS,
+    AgreedGrouping,
+    Contributors,
+    Grouping,
+    Partnering,
+    Reals,
+    Topology,
+    is_computed,
+)
 from fgl_secure.runtime import Direction, OwnDraws, Phase, Role, Step
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.parties import most_rows

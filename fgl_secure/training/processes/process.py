@@ -97,15 +97,6 @@ def parcels_from_bytes(data: bytes) -> tuple[Parcel, ...]:
     return tuple(Parcel.from_bytes(field) for field in unpack(data))
 
 
-def join_outboxes(*outboxes: Outbox) -> Outbox:
-    """Return several outboxes as one."""
-    out: dict[int, list[Parcel]] = {}
-    for outbox in outboxes:
-        for receiver, parcels in outbox.items():
-            out.setdefault(receiver, []).extend(parcels)
-    return out
-
-
 def only(inbox: Inbox, sender: int, phase: MessageKind) -> Parcel:
     """Return the one parcel of a phase from a sender.
 
@@ -219,7 +210,14 @@ class Hosting(Generic[_Hosted]):
         out: dict[int, list[Parcel]] = {}
         for leaving in [machine.step() for machine in self.machines]:
             for messages in leaving:
-                self._sort(messages, out)
+                to = self._process_of(messages.receivers)
+                for process in np.unique(to).tolist():
+                    part = messages.rows(to == process)
+                    if process == self._number:
+                        self._here.append(part)
+                        continue
+                    data = np.frombuffer(encode(part, self._session), dtype=np.uint8)
+                    out.setdefault(process, []).append(Parcel(part.phase, part.step, (data,)))
         return out
 
     def _open_parcel(self, sender: int, parcel: Parcel) -> Messages:
@@ -241,16 +239,6 @@ class Hosting(Generic[_Hosted]):
                 machine.receive(messages.rows(is_own))
         if left:
             raise ProtocolError(f"messages of {messages.phase.label} must be for parties hosted here; {left} are not")
-
-    def _sort(self, messages: Messages, out: dict[int, list[Parcel]]) -> None:
-        to = self._process_of(messages.receivers)
-        for process in np.unique(to).tolist():
-            part = messages.rows(to == process)
-            if process == self._number:
-                self._here.append(part)
-                continue
-            data = np.frombuffer(encode(part, self._session), dtype=np.uint8)
-            out.setdefault(process, []).append(Parcel(part.phase, part.step, (data,)))
 
     def state(self) -> dict[str, Array]:
         """Return the states of machines, and what passes between them."""
@@ -410,23 +398,20 @@ class SealedParty:
         try:
             key, sealed = self._receiving.get(sender), data
             if key is None:
-                key, sealed = self._received_key(sender, data)
+                # The key of a party's messages, from the secret that precedes its first one; and what follows.
+                offer, size, public = (
+                    Offer(self._private, self._agreement),
+                    self._agreement.wrapped_bytes,
+                    self._publics[sender],
+                )
+                context, first = self._context(sender, self._number, public, offer.public), public[:PUBLIC_KEY_BYTES]
+                (key, sealed) = offer.agree(first, data[:size], session=self._session, context=context), data[size:]
             plain = AESGCM(key).decrypt(_NONCE.pack(sender, self._turns - 1), sealed, self.agreed)
         except (InvalidTag, ProtocolError) as error:
             message = f"message of party {sender} must be sealed for this party and turn; it is not"
             raise ProtocolError(message) from error
         self._receiving[sender] = key
         return plain
-
-    def _received_key(self, sender: int, data: bytes) -> tuple[bytes, bytes]:
-        """The key of a party's messages, from the secret that precedes its first one; and what follows."""
-        offer, size, public = (
-            Offer(self._private, self._agreement),
-            self._agreement.wrapped_bytes,
-            self._publics[sender],
-        )
-        context, first = self._context(sender, self._number, public, offer.public), public[:PUBLIC_KEY_BYTES]
-        return offer.agree(first, data[:size], session=self._session, context=context), data[size:]
 
     def state(self) -> dict[str, Array]:
         """Keys and the program's state: secret, for this party alone."""

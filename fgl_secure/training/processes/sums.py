@@ -36,7 +36,6 @@ from fgl_secure.training.processes.process import (
     Outbox,
     Parcel,
     fitting,
-    join_outboxes,
     only,
     parcels_from_bytes,
     parcels_to_bytes,
@@ -361,6 +360,15 @@ class SiloSums:
 _MOST_BITS = 64
 
 
+def _join_outboxes(*outboxes: Outbox) -> Outbox:
+    """Return several outboxes as one."""
+    out: dict[int, list[Parcel]] = {}
+    for outbox in outboxes:
+        for receiver, parcels in outbox.items():
+            out.setdefault(receiver, []).extend(parcels)
+    return out
+
+
 class SumServer:
     """The server's part in a run.
 
@@ -401,7 +409,7 @@ class SumServer:
             for parcel in parcels:
                 if parcel.phase is not OPENING and self._sums:
                     self._hear(silo, parcel)
-        return join_outboxes(*(self._server_messages(number) for number in list(self._sums)))
+        return _join_outboxes(*(self._server_messages(number) for number in list(self._sums)))
 
     def _open(self, inbox: Inbox) -> None:
         if self._sums:
@@ -451,7 +459,7 @@ class SumServer:
             total = quotients(total, self._parts) if self._parts else total
             total = total >= self._least if self._least else total
         done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
-        return join_outboxes(out, done)
+        return _join_outboxes(out, done)
 
 
 def _checked_digits(digits: Array, rows: Array) -> Digits:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.graph import Graph, GraphDataset
-from fgl_secure.graph.raw_files import RawFiles, load_raw
+from fgl_secure.graph.own_files import RawFiles, load_raw
 
 _NODES, _EDGES = "out1_node_feature_label.txt", "out1_graph_edges.txt"
 

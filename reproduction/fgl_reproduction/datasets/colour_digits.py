@@ -19,8 +19,8 @@ from fgl_reproduction.datasets.published_sets import cached_set, gunzip, optiona
 from fgl_secure.errors import DataNotFoundError, InputError
 from fgl_secure.graph.datasets import GraphSetDataset
 from fgl_secure.graph.graph_sets import GraphSet, client_split
-from fgl_secure.graph.raw_files import DATA_VARIABLE
-from fgl_secure.graph.split import seeded_generator
+from fgl_secure.graph.own_files import DATA_VARIABLE
+from fgl_secure.graph.partition import seeded_generator
 
 FOLDER = "MNIST/raw"
 _IMAGES, _LABELS = "train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz"

@@ -13,9 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from fgl_secure.errors import DataNotFoundError, InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.attributed_graph import integers, read_only
-from fgl_secure.graph.partition import louvain_communities
-from fgl_secure.graph.raw_files import DATA_VARIABLE, chosen_folder
-from fgl_secure.graph.split import seeded_generator
+from fgl_secure.graph.own_files import DATA_VARIABLE, chosen_folder
+from fgl_secure.graph.partition import louvain_communities, seeded_generator
 
 DROPPED = -1
 """The client number of a node without a client."""

@@ -23,9 +23,8 @@ import numpy as np
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets import GraphSet
-from fgl_secure.graph.own_files import plain_arrays
-from fgl_secure.graph.raw_files import cache_folder
-from fgl_secure.graph.split import SplitMasks
+from fgl_secure.graph.own_files import cache_folder, plain_arrays
+from fgl_secure.graph.partition import SplitMasks
 
 _DAMAGED = (OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, zipfile.BadZipFile, zlib.error)
 _ARRAYS = ("name", "shift", "node_types", "features", "edges", "graph_of", "targets", "client_of", "edge_types")

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_reproduction.known_flaws.case import Allowed, HidingProtocol
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
+from fgl_reproduction.known_flaws.ideal_relays import IdealCryptography as IdealRelayCryptography
 from fgl_secure.algebra import PrimeField
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients as CodingClients
+from fgl_secure.protocols.lightsecagg.machines import LightSecAggClients as CodingClients
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography as RelayCryptography
-from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography as IdealRelayCryptography
 from fgl_secure.protocols.secagg.scheme import AggregationScheme
 from fgl_secure.protocols.secmp import Points, SecretMessagePassing
 from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology

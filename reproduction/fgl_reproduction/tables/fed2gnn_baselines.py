@@ -18,10 +18,16 @@ from fgl_secure.methods.fed2gnn.program import learn_latent, model_of, project_f
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.training.averaging import AveragedRounds
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, backbone_of, degree_weights
+from fgl_secure.training.node_models import (
+    AveragedRounds,
+    Matrix,
+    Propagation,
+    Surroundings,
+    backbone_of,
+    degree_weights,
+)
 from fgl_secure.typing import Ids
 
 

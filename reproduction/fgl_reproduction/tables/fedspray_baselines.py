@@ -35,9 +35,8 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import COUNTS, share_of
+from fgl_secure.training.loop import COUNTS, Figures, share_of
 from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind
-from fgl_secure.training.rounds import Figures
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array

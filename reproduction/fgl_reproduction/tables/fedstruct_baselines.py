@@ -20,10 +20,9 @@ from fgl_secure.methods.fedstruct.program import FedStructClient, FedStructTask,
 from fgl_secure.runtime import Channel
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.loop import Figures, Progress, TrainingResult
 from fgl_secure.training.parameters import unflatten
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.rounds import Figures
 from fgl_secure.typing import Array
 
 

@@ -32,10 +32,9 @@ from fgl_secure.graph import FederatedGraph, Graph, load, random_split
 from fgl_secure.graph.partition import partition
 from fgl_secure.schemes import parse
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import COUNTS, Counts, share_of
+from fgl_secure.training.loop import COUNTS, Counts, Figures, share_of
 from fgl_secure.training.presets import Preset, preset
 from fgl_secure.training.program import Program
-from fgl_secure.training.rounds import Figures
 from fgl_secure.typing import Floats
 
 ACCURACY = Metric("accuracy", 4)

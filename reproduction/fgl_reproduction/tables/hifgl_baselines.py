@@ -30,10 +30,9 @@ from fgl_secure.runtime.packing import Arrays
 from fgl_secure.training.backbones import Degrees, MessageLayer
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job
-from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.loop import Figures, Progress, TrainingResult
 from fgl_secure.training.parameters import flat, overwrite
 from fgl_secure.training.presets import Federation, Preset
-from fgl_secure.training.rounds import Figures
 from fgl_secure.training.sparse_products import SparseMatrix
 from fgl_secure.typing import Array
 

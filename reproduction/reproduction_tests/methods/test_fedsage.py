@@ -19,10 +19,10 @@ from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime import MessageKind, Phase, Recording, Role
+from fgl_secure.training.loop import Figures
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import AveragedPreset
-from fgl_secure.training.rounds import Figures
 from tests.error_codes import about
 from tests.methods.fed2gnn.small import some_digits
 from tests.training.processes.runs import agree, apart, in_lockstep

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fgl_reproduction.known_flaws.ideal_relays import IdealCryptography
 from fgl_secure.algebra import MERSENNE_31, Elements, LagrangeCode, Overflow, PrimeField
 from fgl_secure.attacks.base import Attack
 from fgl_secure.attacks.message_passing.codes import decoders
@@ -23,7 +24,6 @@ from fgl_secure.methods.hifgl.controls import send_carelessly
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
-from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import (
     PAYLOAD,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.attacks.base import guess_of
-from fgl_secure.attacks.proxies.additions import Addition
+from fgl_secure.attacks.proxies.counts import Addition
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fedspray.audit_runs import LabelledNodes, drawn_nodes, drawn_pairs, growing, recorded_rounds

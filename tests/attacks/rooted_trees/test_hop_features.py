@@ -18,7 +18,7 @@ from fgl_secure.attacks.rooted_trees.features import single_neighbours
 from fgl_secure.attacks.row_space import Equations, solve, solver
 from fgl_secure.attacks.truth import TreeTruth
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.audit_runs import HopSetting, drawn_hops, drawn_rows
+from fgl_secure.methods.fed2gnn.audit_target import HopSetting, drawn_hops, drawn_rows
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme

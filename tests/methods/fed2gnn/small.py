@@ -10,8 +10,7 @@ from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_spli
 from fgl_secure.methods.fed2gnn.decoder import walk_sums
 from fgl_secure.methods.fed2gnn.hop_sums import hop_sums
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset, fed2gnn_preset
-from fgl_secure.methods.fed2gnn.program import Fed2GNNClient, clients_of
-from fgl_secure.methods.fed2gnn.trees import UNKNOWN, Children, TreeLevel, sent_values
+from fgl_secure.methods.fed2gnn.program import UNKNOWN, Children, Fed2GNNClient, TreeLevel, clients_of, sent_values
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.scheme import Scheme as ServerScheme

@@ -8,7 +8,14 @@ from scipy import sparse
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, hop_sums
-from fgl_secure.methods.fed2gnn.trees import CompletedGraph, DecodedChildren, TreeLevel, complete, roots_of, sent_values
+from fgl_secure.methods.fed2gnn.program import (
+    CompletedGraph,
+    DecodedChildren,
+    TreeLevel,
+    complete,
+    roots_of,
+    sent_values,
+)
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.node_models import Matrix, Propagation, Surroundings, degree_weights, make_model

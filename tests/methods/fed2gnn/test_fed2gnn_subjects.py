@@ -14,8 +14,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import FglSecureError
 from fgl_secure.graph import Data, FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import Fed2GNN
-from fgl_secure.methods.fed2gnn.audit_runs import trained_hops
-from fgl_secure.methods.fed2gnn.audit_target import claim_of
+from fgl_secure.methods.fed2gnn.audit_target import claim_of, trained_hops
 from fgl_secure.methods.fed2gnn.preset import DecoderPreset, Fed2GNNPreset, LatentPreset
 from fgl_secure.methods.fed2gnn.program import clients_of
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking

@@ -7,7 +7,7 @@ import numpy as np
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, load, partition, random_split
-from fgl_secure.graph.split import SplitMasks
+from fgl_secure.graph.partition import SplitMasks
 from fgl_secure.methods.fedspray.preset import HONEST, FedSprayPreset
 from fgl_secure.runtime import Channel, Phase, Recording
 from fgl_secure.training.parties import hierarchy_of

@@ -37,8 +37,8 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.runtime import Channel
 from fgl_secure.training.calls import Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
+from fgl_secure.training.loop import Figures
 from fgl_secure.training.parties import hierarchy_of
-from fgl_secure.training.rounds import Figures
 from fgl_secure.training.server_sums import grid_for
 from fgl_secure.training.silo import Silo
 from tests.error_codes import about

@@ -12,9 +12,17 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.structure_features import adjacency_powers
 from fgl_secure.methods.fedstruct.exchange import AuditRule, QueryAudit, published_limit
-from fgl_secure.methods.fedstruct.queries import EVERYTHING, Answering, Queries, ask
 from fgl_secure.methods.fedstruct.row_exchange import exchanged_owners
-from fgl_secure.methods.fedstruct.structure import HeldRows, RowSums, SumsByOwners, SumsByServer
+from fgl_secure.methods.fedstruct.structure import (
+    EVERYTHING,
+    Answering,
+    HeldRows,
+    Queries,
+    RowSums,
+    SumsByOwners,
+    SumsByServer,
+    ask,
+)
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Channel, Phase, Recording, Role
 from fgl_secure.runtime.transcript import ReceivedRows

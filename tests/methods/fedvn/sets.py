@@ -9,7 +9,7 @@ from fgl_secure.graph import SplitMasks
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
 from fgl_secure.methods import FedVN
-from fgl_secure.methods.fedvn.audit_runs import TrainingSetting
+from fgl_secure.methods.fedvn.audit_target import TrainingSetting
 from fgl_secure.methods.fedvn.batches import GraphBatch
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 

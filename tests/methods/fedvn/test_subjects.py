@@ -16,8 +16,7 @@ from fgl_secure.graph.data import GraphSets
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.methods import FedVN
 from fgl_secure.methods.fedvn import program
-from fgl_secure.methods.fedvn.audit_runs import handed_out, recorded_rounds, secrets
-from fgl_secure.methods.fedvn.audit_target import claim_of
+from fgl_secure.methods.fedvn.audit_target import claim_of, handed_out, recorded_rounds, secrets
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Circumstance, Phase, Recording, Role, Secret

@@ -9,7 +9,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.graph.graph_sets import GraphSet
-from fgl_secure.graph.split import SplitMasks
+from fgl_secure.graph.partition import SplitMasks
 from fgl_secure.methods.fedvn.preset import FedVNPreset, Statistics, fedvn_preset
 from fgl_secure.methods.fedvn.program import clients_of, first_model
 from fgl_secure.protocols.plaintext import Plaintext

@@ -45,7 +45,7 @@ def test_a_silos_gradient_is_the_mean_over_all_its_devices(monkeypatch: pytest.M
     def step(self: torch.optim.Optimizer) -> None:
         taken.append(torch.cat([each.grad.flatten() for group in self.param_groups for each in group["params"]]))
 
-    monkeypatch.setattr("fgl_secure.training.optimisers.Adam.step", step)
+    monkeypatch.setattr("fgl_secure.training.parameters.Adam.step", step)
     for devices in (True, False):
         silos_of(graph, Plaintext(), replace(TEXT, mean_over_devices=devices)).train()
     expected = dense_gradient(graph)

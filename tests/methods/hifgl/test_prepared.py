@@ -10,7 +10,7 @@ from fgl_secure.errors import (
     InputError,
 )
 from fgl_secure.graph import Data, FederatedGraph, Graph
-from fgl_secure.graph.split import random_split
+from fgl_secure.graph.partition import random_split
 from fgl_secure.methods import HiFGL
 from fgl_secure.methods.hifgl.audit_target import HiFGLSubject
 from fgl_secure.methods.hifgl.configuration import EmbeddingPrivacy

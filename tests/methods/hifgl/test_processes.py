@@ -12,10 +12,10 @@ from fgl_secure.graph.attributed_graph import read_only
 from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
-from fgl_secure.protocols.partnering import Contributors
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.topology import Contributors
 from fgl_secure.runtime import Phase, Recording, Role
 from fgl_secure.training.local_privacy import LocalPerturbation
 from fgl_secure.training.presets import HONEST, Federation, Preset

@@ -18,11 +18,10 @@ from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import MuDelivery, SecretMessagePassing
 from fgl_secure.runtime import Channel, Phase, Role
-from fgl_secure.training.loop import TrainingResult
+from fgl_secure.training.loop import Figures, TrainingResult
 from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST, Federation, Preset
-from fgl_secure.training.rounds import Figures
 from tests.error_codes import about
 from tests.graphs import lacking, two_communities
 from tests.strategies import federated_graphs

@@ -11,7 +11,7 @@ from fgl_secure.backbones import maker
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.hifgl.regression import node_regression
+from fgl_secure.methods.hifgl.program import node_regression
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme

@@ -12,7 +12,7 @@ from fgl_secure.crypto import ckks
 from fgl_secure.crypto.ckks import PREFIX, PublicKey, ReceiverKey, ring
 from fgl_secure.crypto.ckks_parameters import pack
 from fgl_secure.crypto.cryptography import Context
-from fgl_secure.protocols.ckks.shared_clients import GROUP, SharedKeyClients
+from fgl_secure.protocols.ckks.shared_machines import GROUP, SharedKeyClients
 from fgl_secure.protocols.ckks.wire import encrypt, sealed_bytes
 from fgl_secure.runtime import Messages
 from tests.protocols.ckks.ciphertext_views import from_transforms, key_transforms, transformed

@@ -15,7 +15,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.ckks import PREFIX, PublicKey
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.ckks import SharedKeyCkks
-from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
+from fgl_secure.protocols.ckks.shared_machines import SharedKeyClients
 from fgl_secure.protocols.ckks.wire import FIELD, RING, TAGS, ciphertext_fields, ciphertexts_of, digest_of_sum, tags_of
 from fgl_secure.runtime import Messages, OwnDraws, Phase, Step, decode
 from tests.crypto.adders import Adder

@@ -17,7 +17,7 @@ from fgl_secure.crypto.ckks import PublicKey, ReceiverKey, ring
 from fgl_secure.crypto.ckks_parameters import Parameters
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
-from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
+from fgl_secure.protocols.ckks.shared_machines import SharedKeyClients
 from fgl_secure.protocols.ckks.wire import ciphertexts_of, encrypt
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.topology import Topology

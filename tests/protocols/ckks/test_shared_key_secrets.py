@@ -11,13 +11,13 @@ import pytest
 
 from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
 from fgl_secure.crypto.ckks import PublicKey, ReceiverKey
-from fgl_secure.crypto.cryptography import KeyPurpose, RealCryptography
+from fgl_secure.crypto.cryptography import Cryptography, KeyPurpose
 from fgl_secure.crypto.keys import KeyPair
 from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.protocols.ckks import SharedKeyCkks
 from fgl_secure.protocols.ckks.scheme import BYTES
-from fgl_secure.protocols.ckks.shared_clients import SharedKeyClients
+from fgl_secure.protocols.ckks.shared_machines import SharedKeyClients
 from fgl_secure.protocols.ckks.wire import ciphertexts_of, unwrap_key
 from fgl_secure.runtime import Messages, OwnDraws, Phase, decode
 from tests.error_codes import about
@@ -29,7 +29,7 @@ PARTIES = [int(party) for party in TOPOLOGY.senders]
 MAKER = PARTIES[0]
 PLAN = SharedKeyCkks(2).machines(TOPOLOGY, SESSION, OwnDraws(SimulationCoins(0)))[1]._plan  # type: ignore[attr-defined]
 CONTEXT = PLAN.context(NOW)
-CRYPTO = RealCryptography(OwnDraws(SimulationCoins(0)), BYTES)
+CRYPTO = Cryptography(OwnDraws(SimulationCoins(0)), BYTES)
 FALSE = bytes(range(7, 39))
 """A private key of the server's own."""
 
@@ -187,7 +187,7 @@ def independent_bits(seeds: Iterable[bytes]) -> int:
 
 def drawn_bits(coins: Coins) -> tuple[int, ...]:
     """The same of 320 draws: of private keys and of group keys."""
-    fresh = RealCryptography(OwnDraws(coins), BYTES).fresh(np.arange(320), 2, NOW)
+    fresh = Cryptography(OwnDraws(coins), BYTES).fresh(np.arange(320), 2, NOW)
     return tuple(independent_bits(row.tobytes() for row in fresh[:, kind]) for kind in range(2))
 
 

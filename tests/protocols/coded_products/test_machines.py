@@ -428,11 +428,11 @@ def test_relays_that_count_others_draw_other_shares_of_zero() -> None:
     )
     digest = np.array([1, 2])
     names = [
-        crypto.name(Step(0), 0, digest, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(1), 0, digest, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(0), 1, digest, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(0), 0, digest + 1, 0),  # type: ignore[attr-defined]
-        crypto.name(Step(0), 0, digest, 1),  # type: ignore[attr-defined]
+        crypto.name(Step(0), 0, digest, 0),
+        crypto.name(Step(1), 0, digest, 0),
+        crypto.name(Step(0), 1, digest, 0),
+        crypto.name(Step(0), 0, digest + 1, 0),
+        crypto.name(Step(0), 0, digest, 1),
     ]
     assert len(set(names)) == len(names)
 

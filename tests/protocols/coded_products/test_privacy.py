@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import TapeCoins
 from fgl_secure.protocols.coded_products import CodedProducts, OuterProduct, ProductLayout
-from fgl_secure.protocols.coded_products.cryptography import IdealProductCryptography
 from fgl_secure.runtime import Channel, MessageBatch, Party, Phase, Role, Step
 from fgl_secure.statistics.exact import compare_exactly
 from fgl_secure.testing import Protocol, assert_exactly_private, assert_statistically_private
@@ -20,6 +19,7 @@ from fgl_secure.testing.protocol import Inputs
 from tests.power import sampled_by_entries, seeing
 from tests.protocols.coded_products import twins
 from tests.protocols.coded_products.cases import Members
+from tests.protocols.coded_products.ideal import IdealProductCryptography
 from tests.protocols.coded_products.twins import Twin, under, with_relays
 
 Ints = NDArray[np.int64]

@@ -10,11 +10,12 @@ import numpy as np
 from fgl_secure.algebra.residues import Residues, Words, residues
 from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.coded_products.code import zero_sets
-from fgl_secure.protocols.coded_products.cryptography import IdealProductCryptography, RealProductCryptography
+from fgl_secure.protocols.coded_products.cryptography import ProductCryptography
 from fgl_secure.protocols.coded_products.relays import ProductRelays, RelayState
 from fgl_secure.protocols.relay_coded.cryptography import Keys
 from fgl_secure.runtime import Draws, Step
 from fgl_secure.typing import Ids, Integers
+from tests.protocols.coded_products.ideal import IdealProductCryptography
 
 Twin = Callable[[CodedProducts], CodedProducts]
 Streams = list[tuple[Integers, Words]]
@@ -120,7 +121,7 @@ class ZeroKept(UniformZero):
             self._step = step
 
 
-class NoRoundInMasks(RealProductCryptography):
+class NoRoundInMasks(ProductCryptography):
     """Masks from streams whose nonce lacks the round."""
 
     def nonce(self, step: Step, *, once: bool) -> bytes:

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.cryptography import Context, Cryptography, KeyPurpose, RealCryptography
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
+from fgl_secure.crypto.cryptography import Context, Cryptography, KeyPurpose
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import KEY_BYTES, ModularRing
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg
-from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
+from fgl_secure.protocols.lightsecagg.machines import LightSecAggClients
 from fgl_secure.protocols.lightsecagg.plan import LABEL
 from fgl_secure.protocols.secagg.terms import USUAL, Stage
 from fgl_secure.protocols.stepwise import step_bytes
@@ -319,7 +319,7 @@ def test_the_proof_rejects_the_flaw(name: str) -> None:
 
 
 @pytest.mark.parametrize("flaw", [twins.MaskAddedTwice, twins.CodesForStrangers])
-@pytest.mark.parametrize("cryptography", [RealCryptography, IdealCryptography])
+@pytest.mark.parametrize("cryptography", [Cryptography, IdealCryptography])
 def test_masks_that_are_not_those_coded_show_in_the_sum(flaw: type[LightSecAggClients], cryptography: Any) -> None:
     """With a mask added twice, or codes of others in the sums, the sum is wrong and refused; as it is it is right."""
     directory, topology = directory_of(4), topology_of(4, length=1, bound=9)
@@ -374,7 +374,7 @@ def test_the_view_is_simulated_from_the_sum() -> None:
 
 def real(
     steps: tuple[Step, ...],
-    cryptography: Callable[[Draws, int, KeyAgreement, ModularRing], Cryptography] = RealCryptography,
+    cryptography: Callable[[Draws, int, KeyAgreement, ModularRing], Cryptography] = Cryptography,
 ) -> Protocol:
     """The scheme as it is run, between two senders: vectors under masks, and sums of coded masks."""
 
@@ -402,7 +402,7 @@ def test_statistics_find_nothing_in_expanded_masks(advantage: float) -> None:
 
 def mask_of(seed: bytes, session: bytes = b"session", step: Step = NOW, client: int = 1) -> bytes:
     """What the mask of a seed begins with."""
-    crypto = RealCryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
+    crypto = Cryptography(OwnDraws(SimulationCoins(0)), 2**61 - 1)
     context = Context(LABEL, session, step_bytes(step))
     return crypto.elements(crypto.derive_key(seed, context, KeyPurpose.SELF_MASK, client), 4).tobytes()
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Context, Elements, KeyPurpose, Mask, RealCryptography
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
-from fgl_secure.protocols.lightsecagg.clients import LightSecAggClients
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, KeyPurpose, Mask
+from fgl_secure.protocols.lightsecagg.machines import LightSecAggClients
 from fgl_secure.runtime import Messages, Phase, Step
 from fgl_secure.typing import Flags
 
@@ -116,7 +116,7 @@ class ThreeBits(IdealCryptography):
         return words[..., 0, :] % self.modulus
 
 
-class SeedsKeptOverSteps(RealCryptography):
+class SeedsKeptOverSteps(Cryptography):
     """Seeds of the first step serve for all, and contexts do not name the step."""
 
     _kept: Any = None

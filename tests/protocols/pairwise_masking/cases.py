@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.scheme import SumMachine
 from fgl_secure.protocols.secagg.terms import Stage

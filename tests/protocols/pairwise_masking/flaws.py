@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fgl_secure.crypto.cryptography import Context, Elements, KeyPurpose, Mask, RealCryptography, Source
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
+from fgl_secure.crypto.cryptography import Context, Cryptography, Elements, KeyPurpose, Mask, Source
 from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
 from fgl_secure.runtime import Messages, Phase
 from fgl_secure.typing import Bytes, Ids
@@ -83,7 +83,7 @@ class SharesToTheFirstToo(IdealCryptography):
         return super().seal(key, context, sender, receiver, values)
 
 
-class SeedsKeptOverSteps(RealCryptography):
+class SeedsKeptOverSteps(Cryptography):
     """Secrets of the first sum serve for all, and contexts do not name the step."""
 
     def __init__(self, source: Source, modulus: int, *rest: Any) -> None:

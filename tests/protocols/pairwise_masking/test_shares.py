@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography, seed_of, words_of
+from fgl_secure.crypto.cryptography import Cryptography, Elements, Mask, seed_of, words_of
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import ProtocolError, TooFewClientsError, TooManyErrors
@@ -250,7 +250,7 @@ def test_keys_of_pairs_are_forgotten_once_they_have_served() -> None:
 @pytest.mark.parametrize("keys", list(dict.fromkeys([KeyAgreement.X25519, KeyAgreement.best()])))
 def test_key_pairs_are_forgotten_with_the_secrets_that_they_follow_from(keys: KeyAgreement) -> None:
     """Those of a client are kept until its vector is sent, and none when the next sum begins, or it has handed in."""
-    crypto = RealCryptography(OwnDraws(SimulationCoins(3)), PairwiseMasking().modulus, keys)
+    crypto = Cryptography(OwnDraws(SimulationCoins(3)), PairwiseMasking().modulus, keys)
     wire = Wire(4, keys=keys)
     client = wire.client(1)
     client._crypto = crypto
@@ -266,7 +266,7 @@ def test_key_pairs_are_forgotten_with_the_secrets_that_they_follow_from(keys: Ke
     assert crypto.cached_keys == 0
 
 
-class Counting(RealCryptography):
+class Counting(Cryptography):
     """Counts how often each mask is made."""
 
     uses: Counter[Mask]
@@ -308,7 +308,7 @@ def test_no_key_serves_twice() -> None:
 @given(st.binary(min_size=32, max_size=32), st.sampled_from([3, 11, 101, 2**31 - 1, 2**61 - 1]))
 def test_seeds_survive_the_field(seed: bytes, modulus: int) -> None:
     """All 256 bits of a seed come back from the elements that hold it."""
-    crypto = RealCryptography(OwnDraws(SimulationCoins(0)), modulus)
+    crypto = Cryptography(OwnDraws(SimulationCoins(0)), modulus)
     words = words_of(seed, modulus, crypto.words(1, 1))
     assert seed_of(words, modulus) == seed
     assert int(words.max()) < modulus

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fgl_secure.crypto.cryptography import RealCryptography
+from fgl_secure.crypto.cryptography import Cryptography
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Channel, MessageBatch, Party, Phase, Role, Step
@@ -16,7 +16,7 @@ SERVER = Party(Role.SERVER, 0)
 STEPS = (Step(1), Step(2))
 
 
-def two_steps(cryptography: type[RealCryptography], name: str) -> Protocol:
+def two_steps(cryptography: type[Cryptography], name: str) -> Protocol:
     """Two sums of two clients, the masked vectors alone recorded; inputs [2, steps, 1]."""
 
     def run(values: Inputs, channel: Channel) -> None:
@@ -32,7 +32,7 @@ def two_steps(cryptography: type[RealCryptography], name: str) -> Protocol:
     return Protocol(sampled_by_entries(run, masked), directory_of(2), 2**61 - 1, senders, name=name)
 
 
-GOOD = two_steps(RealCryptography, "pairwise-masking")
+GOOD = two_steps(Cryptography, "pairwise-masking")
 TWIN = two_steps(flaws.SeedsKeptOverSteps, "masks of the first step")
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fgl_reproduction.known_flaws.ideal_masking import IdealCryptography
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.cryptography import Elements, KeyPurpose
-from fgl_secure.crypto.ideal_cryptography import IdealCryptography
 from fgl_secure.errors import InputError, TooFewClientsError, TooManyErrors
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.lightsecagg import LightSecAgg

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.cryptography import Context, KeyPurpose, Mask, Partner, RealCryptography
+from fgl_secure.crypto.cryptography import Context, Cryptography, KeyPurpose, Mask, Partner
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.pairwise_masking.clients import PHASES, MaskingClients
@@ -84,7 +84,7 @@ class Wire:
         self.plan: MaskingPlan = self.scheme.plan_for(topology, SESSION)
         self.drawn = [self.client(u)._public_keys(0) for u in range(n)]
         self.nonces = [self.client(u)._nonce(0) for u in range(n)]
-        self.crypto = RealCryptography(OwnDraws(SimulationCoins(99)), self.scheme.modulus, self.scheme.keys)
+        self.crypto = Cryptography(OwnDraws(SimulationCoins(99)), self.scheme.modulus, self.scheme.keys)
         self.said: dict[Stage, dict[int, Mapping[str, Any]]] = {}
         self.requests: dict[int, Sent] = {}
         self._turns = self.run.turns()

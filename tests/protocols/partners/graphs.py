@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import Partners
 from fgl_secure.protocols.partners.agreement import outcome
 from fgl_secure.protocols.partners.machine import PartnerDevices
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.topology import Grouping, Partnering
 from fgl_secure.runtime import Channel, Directory, OwnDraws, Recording, Role, Step, decode, encode
 from fgl_secure.runtime.machine import SETUP
 

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import TapeCoins
 from fgl_secure.errors import InputError
-from fgl_secure.protocols.partnering import Partnering, SmallGroups
 from fgl_secure.protocols.partners import Partners, agree
 from fgl_secure.protocols.partners.links import Links
 from fgl_secure.protocols.partners.machine import PartnerDevices
-from fgl_secure.protocols.topology import Grouping
+from fgl_secure.protocols.topology import Grouping, Partnering, SmallGroups
 from fgl_secure.runtime import Channel, Phase, simulate
 from tests.error_codes import about
 from tests.protocols.partners.graphs import Apart, Ids, Pairs, channel_of, graphs, grouping_of

@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
-from fgl_secure.protocols.partnering import REACH, ROUNDS, TRIES, Partnering
 from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.partners.machine import PartnerDevices
-from fgl_secure.protocols.topology import Circuits
+from fgl_secure.protocols.topology import REACH, ROUNDS, TRIES, Circuits, Partnering
 from fgl_secure.runtime import Channel, Messages, OwnDraws, Phase, Step
 from fgl_secure.runtime.machine import SETUP
 from tests.error_codes import about

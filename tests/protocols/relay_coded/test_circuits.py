@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fgl_reproduction.known_flaws.ideal_relays import IdealCryptography
 from fgl_secure.algebra.kernels import MERSENNE_31
 from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
-from fgl_secure.crypto.keys import KeyAgreement
-from fgl_secure.crypto.seals import Unsealing
+from fgl_secure.crypto.keys import KeyAgreement, Unsealing
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
-from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.rows import hide_rows, reveal_rows, width_of
 from fgl_secure.protocols.relay_coded.silos import Silos

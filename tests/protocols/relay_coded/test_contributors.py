@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.protocols.partnering import Contributors, is_computed
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.topology import NEIGHBOURS, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, Contributors, Topology, is_computed
 from fgl_secure.runtime import Channel, Circumstance, Direction, Role, Secret, Step
 from fgl_secure.schemes import parse
 from fgl_secure.training.one_process import open_neighbours

@@ -25,6 +25,7 @@ from fgl_secure.protocols.topology import MEMBERS, Grouping, Topology
 from fgl_secure.runtime import (
     PAYLOAD,
     Channel,
+    Direction,
     Directory,
     Messages,
     Party,
@@ -319,6 +320,26 @@ def test_devices_that_drop_out_take_their_messages_with_them(
     lacking = set(np.flatnonzero((left >= scheme.k_min) & (left < np.bincount(case.grouping.target))).tolist())
     assert {i.party.index for i in end.transcript.incidents if "its sum lacks" in i.what} == lacking
     assert (end.incidents.count("too few messages are left") > 0) == bool((left < scheme.k_min).any())
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_no_relay_answers_for_too_few(direction: Direction) -> None:
+    """Sums of rows and of gradients stay zero where fewer than k_min messages are left after devices drop out."""
+    scheme, case, step = RelayCoded(bound=16.0, k_min=3, profile=Profile.SHOWN), meshed(2), Step(0, 0, direction)
+    way = case.grouping if direction is Direction.FORWARD else case.grouping.reverse()
+    dropped = case.directory.ids(Role.DEVICE)[:2]
+
+    def arrives(phase: Phase, _step: Step, senders: Ids, _receivers: Ids) -> NDArray[np.bool_]:
+        return ~np.isin(senders, dropped) | (phase not in (Phase.SHARE_HEADERS, Phase.SHARES))
+
+    channel = Channel(case.directory, SimulationCoins(3), loss=arrives)
+    sums = opened(scheme, channel, case.grouping, 2).sum(VALUES, step)
+    lost = np.isin(way.row_owner[way.source], dropped)
+    left = np.bincount(way.target[~lost], minlength=DEVICES)
+    assert ((left > 0) & (left < scheme.k_min)).any()
+    assert (left >= scheme.k_min).any()
+    assert not sums[left < scheme.k_min].any()
+    assert sums[left >= scheme.k_min].any(axis=1).all()
 
 
 DEAD_FROM = (Phase.SHARE_HEADERS, Phase.SHARES, Phase.ROSTERS, Phase.SEALED)

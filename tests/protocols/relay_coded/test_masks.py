@@ -80,6 +80,16 @@ def test_all_contexts_of_a_small_run_differ() -> None:
     assert len(set(nonces)) == len(nonces) == 96
 
 
+def test_no_two_steps_share_a_key_stream() -> None:
+    """Rows on their way to a relay, and masks that it expands, differ in each round, layer, direction and attempt."""
+    crypto = Cryptography(PrimeField(2**31 - 1), 1)
+    keys, zeros = np.zeros((1, 32), dtype=np.uint8), np.zeros((1, 8), dtype=np.uint32)
+    every = [Step(*step) for step in itertools.product((0, 1), (0, 1), Direction, (False, True))]
+    hidden = [crypto.hide(step, attempt, keys, zeros).tobytes() for step in every for attempt in (0, 1)]
+    masks = [crypto.circuit_masks(step, attempt, keys, 8).tobytes() for step in every for attempt in (0, 1)]
+    assert len({*hidden, *masks}) == 2 * len(hidden) == 64
+
+
 @pytest.mark.parametrize(
     ("step", "attempt"),
     [(Step(-1), 0), (Step(2**32), 0), (Step(0, 2**16 - 1), 0), (Step(0, part=2**32), 0), (Step(0), 256), (Step(0), -1)],

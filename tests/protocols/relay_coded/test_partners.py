@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.protocols.collective import Collective
-from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.partners import agree
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import SumMachine
-from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Partnering, Topology
 from fgl_secure.runtime import Channel, Direction, OwnDraws, Phase, Recording, Role, Step, decode, encode
 from fgl_secure.training.one_process import most_terms, open_neighbours
 from tests.protocols.partners.graphs import Apart, Pairs, channel_of, grouping_of

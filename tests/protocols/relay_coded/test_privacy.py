@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from fgl_reproduction.known_flaws.ideal_relays import IdealCryptography
 from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import SimulationCoins, TapeCoins
 from fgl_secure.errors import ProtocolError
@@ -19,7 +20,6 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.relay_coded.plan import COVER
 from fgl_secure.runtime import (
     Channel,

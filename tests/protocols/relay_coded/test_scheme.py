@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fgl_reproduction.known_flaws.ideal_relays import IdealCryptography
 from fgl_secure.algebra import MERSENNE_61, PrimeField
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.errors import FglSecureError, FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import LARGEST_T, MOST_RELAYS, Profile, RelayCoded
-from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Grouping
 from fgl_secure.runtime import Channel, Direction, Directory, Messages, Phase, Role, Step, TamperedBatch

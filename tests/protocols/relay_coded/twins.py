@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from fgl_reproduction.known_flaws.ideal_relays import IdealCryptography
 from fgl_secure.algebra import Elements, PrimeField, lagrange_matrix
 from fgl_secure.protocols.relay_coded import RelayCoded, Roles, wire
 from fgl_secure.protocols.relay_coded.code import source_shares
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, mask_nonce
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.relay_coded.ideal_cryptography import IdealCryptography
 from fgl_secure.protocols.relay_coded.pseudonyms import Pseudonyms
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.silos import Silos

@@ -11,11 +11,12 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.ckks import Ckks, SharedKeyCkks
 from fgl_secure.protocols.lightsecagg import LightSecAgg
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
+from fgl_secure.protocols.secagg.scheme import AggregationScheme
 from fgl_secure.runtime import Step
 from tests.error_codes import about
 from tests.protocols.secagg.dropouts import DropoutConformance
 from tests.protocols.secagg.messages import MessageConformance
-from tests.protocols.secagg.rounds import NOW, vectors_of
+from tests.protocols.secagg.rounds import NOW, Sum, topology_of, vectors_of
 from tests.protocols.secagg.states import StateConformance
 from tests.protocols.secagg.sums import CoreConformance
 
@@ -102,3 +103,25 @@ class TestCkks(MessageConformance, StateConformance):
                     run.hand(sent)
             run.begin(vectors_of(5) + 1, step)
             assert run.play().result == (vectors_of(5) + 1).sum(axis=0).tolist()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secret"),
+    [
+        (PairwiseMasking(), ("secrets", "says", "hears", "held", "rows")),
+        (LightSecAgg(), ("secrets", "says", "hears", "held", "own", "rows")),
+        (SharedKeyCkks(2), ("secrets", "says", "hears", "group", "files", "rows")),
+    ],
+    ids=lambda each: getattr(each, "name", ""),
+)
+def test_what_opens_a_sum_is_forgotten_with_it(scheme: AggregationScheme, secret: tuple[str, ...]) -> None:
+    """Clients hold keys, shares and coded masks until they open a sum, and none of them afterwards."""
+    run, held = Sum.of(scheme, topology_of(3), vectors_of(3)), set[str]()
+    clients = [run.machines[party] for party in run.topology.senders.tolist()]
+    for turn in run.turns():
+        for sent in turn:
+            run.hand(sent)
+            held |= {name for client in clients for name in secret if client.state()[name].any()}
+    assert run.result == vectors_of(3).sum(axis=0).tolist()
+    assert held == set(secret)
+    assert not any(client.state()[name].any() for client in clients for name in secret)

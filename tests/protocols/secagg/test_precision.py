@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.crypto.cryptography import Elements, Mask, RealCryptography
+from fgl_secure.crypto.cryptography import Cryptography, Elements, Mask
 from fgl_secure.crypto.streams import ModularRing, add_masks
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.collective import Collective
@@ -73,7 +73,7 @@ def test_a_vector_of_16_bits_takes_less_than_3_bytes_a_number(scheme: str) -> No
     assert {batch["vector"].dtype for batch in vectors} == {np.dtype(np.uint8)}
 
 
-class MasksOfFewerBits(RealCryptography):
+class MasksOfFewerBits(Cryptography):
     """A broken twin: masks are uniform over half of the ring. They cancel all the same."""
 
     def add_masks(self, total: Elements, masks: list[Mask], signs: list[int]) -> Elements:  # type: ignore[override]

@@ -23,10 +23,9 @@ from fgl_secure.methods.fedavg.audit_target import fedavg_plan
 from fgl_secure.methods.fedavg.program import FedAvgClient
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind
+from fgl_secure.training.loop import Figures
+from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind
 from fgl_secure.training.presets import Preset
-from fgl_secure.training.rounds import Figures
 from fgl_secure.typing import Array, Ids
 
 OWN = 1

@@ -17,8 +17,7 @@ from fgl_secure.auditing.plan import AuditPlan, pooled_over
 from fgl_secure.auditing.programs import beside_models
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fed2gnn import audit_target as hop_target
-from fgl_secure.methods.fed2gnn.audit_runs import CONTROLS, HopSetting, before_training
-from fgl_secure.methods.fed2gnn.audit_target import NOTES, HopSubject, check_sums
+from fgl_secure.methods.fed2gnn.audit_target import CONTROLS, NOTES, HopSetting, HopSubject, before_training, check_sums
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER

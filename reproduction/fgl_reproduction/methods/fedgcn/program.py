@@ -29,16 +29,15 @@ from fgl_secure.errors import InputError, ProtocolError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs, between_clients, check_undirected
 from fgl_secure.methods.fed2gnn.hop_sums import RowRange, exchange_hops
-from fgl_secure.methods.fed2gnn.trees import sent_values
+from fgl_secure.methods.fed2gnn.program import sent_values
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS
 from fgl_secure.runtime import Channel, MessageKind
-from fgl_secure.training.averaging import AveragedRounds
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.node_models import GCNModel, Matrix, Propagation, Surroundings, degree_weights
+from fgl_secure.training.node_models import AveragedRounds, GCNModel, Matrix, Propagation, Surroundings, degree_weights
 from fgl_secure.training.parties import Between, check_parties, note_own_graph
 from fgl_secure.training.presets import PRESETS, AveragedPreset, Selection
 from fgl_secure.typing import Floats, Ids

@@ -34,16 +34,14 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.schemes import promises as promised
-from fgl_secure.training.averaging import APART
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import counts_of
-from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unflatten
+from fgl_secure.training.loop import Figures, TrainingRounds, counts_of
+from fgl_secure.training.node_models import APART
+from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind, unflatten
 from fgl_secure.training.presets import PRESETS, AveragedPreset
 from fgl_secure.training.ranges import shrunk
-from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.typing import Array, Floats, Ids
 
 

@@ -26,8 +26,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.node_models import Matrix, Propagation, SageModel, Surroundings, degree_weights
-from fgl_secure.training.optimisers import Adam
-from fgl_secure.training.parameters import flat, optimiser_state, overwrite, remind, unflatten
+from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind, unflatten
 from fgl_secure.training.silo import Silo
 from fgl_secure.typing import Array, Ids
 

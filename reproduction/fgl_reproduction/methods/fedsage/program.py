@@ -26,15 +26,13 @@ from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, SERVER
 from fgl_secure.runtime import MessageKind
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.averaging import AveragedRounds
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import COUNTS
-from fgl_secure.training.node_models import Surroundings, backbone_of, make_model
+from fgl_secure.training.loop import COUNTS, Figures
+from fgl_secure.training.node_models import AveragedRounds, Surroundings, backbone_of, make_model
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import PRESETS, AveragedPreset, Selection
 from fgl_secure.training.ranges import shrunk
-from fgl_secure.training.rounds import Figures
 from fgl_secure.typing import Array, Floats, Ids
 
 

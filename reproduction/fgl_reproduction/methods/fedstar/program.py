@@ -20,11 +20,18 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.training.averaging import APART, AveragedRounds
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.node_models import Matrix, NodeModel, Propagation, Surroundings, degree_weights
+from fgl_secure.training.node_models import (
+    APART,
+    AveragedRounds,
+    Matrix,
+    NodeModel,
+    Propagation,
+    Surroundings,
+    degree_weights,
+)
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import PRESETS, AveragedPreset
 from fgl_secure.typing import Array

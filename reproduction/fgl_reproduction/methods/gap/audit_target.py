@@ -9,6 +9,7 @@ import numpy as np
 
 from fgl_reproduction.methods.gap.configuration import GAP
 from fgl_reproduction.methods.gap.hops import calibrate_noise, play_canaries
+from fgl_reproduction.methods.gap.joint_noise import JointNoise
 from fgl_reproduction.methods.gap.program import HopPreset, make_job
 from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.truth import MessageTruth
@@ -24,7 +25,6 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fed2gnn.grouping import check_undirected
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
-from fgl_secure.protocols.relay_coded.joint_noise import JointNoise
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import MEMBERS, NEIGHBOURS, SERVER, Topology
 from fgl_secure.runtime import Circumstance, Claim, Guarantee, Leak, Recording, Role, Secret, Strength

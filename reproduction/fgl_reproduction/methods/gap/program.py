@@ -26,16 +26,14 @@ from fgl_secure.dp import Perturbation, Unit, response_matrix
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.runtime.packing import Arrays, under, within
-from fgl_secure.training.averaging import APART, Learner, LocalSteps
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.local_privacy import perturb_labels
-from fgl_secure.training.loop import COUNTS, counts_of
-from fgl_secure.training.node_models import Matrix, Surroundings
+from fgl_secure.training.loop import COUNTS, Figures, TrainingRounds, counts_of
+from fgl_secure.training.node_models import APART, Learner, LocalSteps, Matrix, Surroundings
 from fgl_secure.training.parameters import flat
 from fgl_secure.training.presets import Schedule, Selection, check_fields
-from fgl_secure.training.rounds import Figures, TrainingRounds
 from fgl_secure.typing import Array, Floats, Ids
 
 FEATURE_NORM = 4.0

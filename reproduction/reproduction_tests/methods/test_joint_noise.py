@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from fgl_reproduction.methods.gap.joint_noise import JointNoise, NoisyRelays
 from fgl_secure.algebra import PrimeField
 from fgl_secure.coins import Coins, SimulationCoins, TapeCoins
 from fgl_secure.dp import (
@@ -26,7 +27,6 @@ from fgl_secure.dp import (
 )
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
-from fgl_secure.protocols.relay_coded.joint_noise import JointNoise, NoisyRelays
 from fgl_secure.protocols.relay_coded.relays import RelayState
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
 from fgl_secure.runtime import Channel, Private, Role, Secret, Step, Strength

@@ -21,12 +21,11 @@ from fgl_secure.algebra import Elements, FixedPoint, lagrange_matrix
 from fgl_secure.dp import Perturbation
 from fgl_secure.errors import FieldRangeError, InputError
 from fgl_secure.protocols.identity import Names
-from fgl_secure.protocols.partnering import Partnering
 from fgl_secure.protocols.perturbed import GridEncoding
 from fgl_secure.protocols.relay_coded.relays import Relays, RelayState
 from fgl_secure.protocols.relay_coded.scheme import RelayCoded
 from fgl_secure.protocols.scheme import RowEncoding, Scheme, SumMachine
-from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Topology
+from fgl_secure.protocols.topology import NEIGHBOURS, Grouping, Partnering, Topology
 from fgl_secure.runtime import Claim, Draws, Guarantee, PublicParameters, Role, Secret, Step, Strength
 from fgl_secure.typing import Array, Ids
 

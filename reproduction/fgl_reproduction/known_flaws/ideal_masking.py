@@ -41,7 +41,6 @@ class IdealCryptography(Cryptography):
         ring: see `Cryptography`; of no more elements than the field, whose elements masks are where they are shared.
     """
 
-    public_bytes = 2
     vote_bytes = 1
     signature_bytes = 0
 
@@ -53,6 +52,7 @@ class IdealCryptography(Cryptography):
         ring: ModularRing | None = None,
     ) -> None:
         super().__init__(source, modulus, agreement, ring)
+        self.public_bytes, self.wrapped_bytes = 2, 0
         self._owners: list[int] = []
         self._keys: dict[bytes, tuple[KeyPurpose, tuple[int, ...], Any]] = {}
         self._masks: dict[bytes, Elements] = {}

@@ -1,0 +1,380 @@
+"""What a finished model reveals of its training nodes and of the graph: one call for any model of nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+
+from fgl_secure.algebra.checks import as_floats
+from fgl_secure.attacks.areas import area
+from fgl_secure.attacks.outputs.links import NEGATIVES, LinkArea, answer_distances, draw_pairs, score_pairs
+from fgl_secure.attacks.outputs.membership import (
+    LEAST,
+    Power,
+    RateAt,
+    lira_offline,
+    lira_online,
+    power_of,
+    rmia,
+    union_at,
+)
+from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, train_shadows
+from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.statistics.metrics import Interval
+from fgl_secure.typing import Flags, Floats
+
+RATES = (0.01, 0.001)
+"""False-positive rates at which true-positive rates are reported."""
+FOLDS = 5
+CONTROLS = 4
+"""Shadow models that are attacked as controls."""
+FEWEST = 20
+"""Members, and others, of a subpopulation that gets a row."""
+
+Predict = Callable[[torch.Tensor, torch.Tensor], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipRow:
+    """How well one attack tells training nodes from others.
+
+    Attributes:
+        attack: its name.
+        query: what the attacker asks with: "features" alone, or "features and edges".
+        nodes: which nodes: "all", or a subpopulation.
+        power: areas and rates with their intervals; of a union of attacks None.
+        union: what all attacks find together at each allowed false-positive rate; None of a single attack.
+        null_auc: area of the same attack on a model that was trained on other nodes; None where it was not run.
+        shadow_auc: area of the same attack on shadow models and their own training nodes; None likewise.
+    """
+
+    attack: str
+    query: str
+    nodes: str
+    power: Power | None
+    union: Mapping[float, RateAt] | None = None
+    null_auc: float | None = None
+    shadow_auc: float | None = None
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ModelAudit:
+    """What was inferred from a model's answers.
+
+    Attributes:
+        membership: a row for each attack, query and group of nodes.
+        links: for each kind of pairs without an edge, how well answers tell neighbours.
+        accuracy: share of correct answers about members and about others.
+        shadows: number of shadow models.
+    """
+
+    membership: tuple[MembershipRow, ...]
+    links: Mapping[str, LinkArea]
+    accuracy: tuple[float, float]
+    shadows: int
+
+    @property
+    def worst(self) -> MembershipRow:
+        """The row of one attack on all nodes with the largest area; the blind baseline is none."""
+        rows = [row for row in self.membership if row.power and row.nodes == "all" and row.attack != BLIND]
+        return max(rows, key=lambda row: cast("Power", row.power).auc)
+
+    def exceeds(self, auc: float = 0.55) -> tuple[str, ...]:
+        """Attacks whose area over all nodes is certainly above a ceiling: the lower end of its interval is.
+
+        Examples:
+            >>> ModelAudit((), {}, (1.0, 1.0), 0).exceeds(0.55)
+            ()
+        """
+        return tuple(
+            f"{row.attack}, asked with {row.query}"
+            for row in self.membership
+            if row.power is not None and row.nodes == "all" and row.attack != BLIND and row.power.auc_interval.low > auc
+        )
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each figure: attack, query, nodes, metric, value, low, high, fpr (realised), baseline."""
+        out: list[dict[str, Any]] = []
+        for row in self.membership:
+            of = (row.attack, row.query, row.nodes)
+            if row.power is not None:
+                out.append(_figure(*of, "auc", row.power.auc, row.power.auc_interval, None, 0.5))
+            rates = (row.union or {}) if row.power is None else row.power.rates
+            for allowed, rate in rates.items():
+                metric = f"tpr at {100 * allowed:g} % fpr"
+                out.append(_figure(*of, metric, rate.tpr, rate.interval, rate.fpr, allowed))
+        for negatives, link in self.links.items():
+            of = ("distance of answers", EDGES, f"pairs, {negatives}")
+            out.append(_figure(*of, "auc", link.auc, link.interval, None, link.baseline))
+        return out
+
+    def to_dataframe(self) -> Any:  # pandas is optional
+        """Return `rows` as a `pandas.DataFrame`.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # noqa: PLC0415  # takes a second
+        except ImportError as error:
+            raise InputError("to_dataframe needs pandas; install 'fgl-secure[tables]'") from error
+        return pd.DataFrame(self.rows())
+
+    def __repr__(self) -> str:
+        inside, outside = self.accuracy
+        lines = [
+            f"Model audit: accuracy {inside:.3f} on members, {outside:.3f} on others; {self.shadows} shadow models"
+        ]
+        lines.append(f"{'membership':<14}{'asked with':<20}{'nodes':<18}{'AUC':<22}{'TPR at 1 % FPR':<22}null")
+        for row in self.membership:
+            power, rate = row.power, (row.union or {}).get(RATES[0])
+            area = "" if power is None else _with_interval(power.auc, power.auc_interval)
+            rate = power.rates[RATES[0]] if power is not None else rate
+            at = "" if rate is None else _with_interval(rate.tpr, rate.interval)
+            null = "" if row.null_auc is None else f"{row.null_auc:.3f}"
+            lines.append(f"{row.attack:<14}{row.query:<20}{row.nodes:<18}{area:<22}{at:<22}{null}".rstrip())
+        for negatives, link in self.links.items():
+            area = _with_interval(link.auc, link.interval)
+            lines.append(f"links, negatives {negatives}: AUC {area}, baseline {link.baseline:.3f}")
+        return "\n".join(lines)
+
+
+def _figure(
+    attack: str,
+    query: str,
+    nodes: str,
+    metric: str,
+    value: float,
+    interval: Interval,
+    fpr: float | None,
+    baseline: float,
+) -> dict[str, Any]:
+    of = {"attack": attack, "query": query, "nodes": nodes, "metric": metric}
+    return {**of, "value": value, "low": interval.low, "high": interval.high, "fpr": fpr, "baseline": baseline}
+
+
+def _with_interval(value: float, interval: Interval) -> str:
+    return f"{value:.3f} ({interval.low:.3f}-{interval.high:.3f})"
+
+
+BLIND = "blind"
+"""The attack without the model, which shows whether the split itself tells members."""
+ALONE, EDGES = "features", "features and edges"
+
+
+def audit_model(
+    predict: Predict | ArrayLike,
+    graph: Any,  # Graph, FederatedGraph or PyTorch Geometric's Data
+    members: ArrayLike,
+    *,
+    shadows: int | Shadows = 32,
+    training: ShadowTraining | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    folder: Any = None,
+) -> ModelAudit:
+    """Measure what a node classifier's answers reveal: its training nodes, and edges of the graph.
+
+    The attacker knows features, labels and edges of all candidate nodes, a similar training procedure, and asks the
+    model. It trains shadow models on random halves of the nodes.
+
+    Args:
+        predict: takes features float32 [n, d] and edges int64 [2, m] as tensors and gives probabilities [n, c]. Or an
+            array [n, c] of answers that were given with all edges; the model is then asked nothing else.
+        graph: features, labels and edges, as the model is trained on them.
+        members: bool [n] or indices of the nodes that the model was trained on. Nodes without a label count for
+            neither kind.
+        shadows: number of shadow models, or those of `train_shadows`.
+        training: of the shadow models; the closer to the model's own, the stronger the attack.
+        seed: of shadow models, pairs and folds.
+        device: where shadow models are trained: "cpu" or "cuda".
+        folder: where finished shadow models are kept, so that a call that was stopped goes on.
+
+    Returns:
+        Areas under the curve, true-positive rates at 1 % and 0.1 % false positives with the realised rate, and 95 %
+        intervals, for each attack beside a baseline without the model, and areas for links.
+
+    Raises:
+        InputError: answers are not finite, do not sum to one or have another length; all nodes are members or none;
+            there is one class.
+
+    Examples:
+        >>> import numpy as np
+        >>> from fgl_secure.graph import load
+        >>> from fgl_secure.attacks.outputs import ShadowTraining, audit_model
+        >>> graph = load("digits")
+        >>> answers = np.full((graph.num_nodes, 10), 0.1)  # a model that learnt nothing
+        >>> audit = audit_model(answers, graph, np.arange(900), shadows=2, training=ShadowTraining(epochs=1))
+        >>> audit.links["random"].auc
+        0.5
+    """
+    checked = _graph(graph)
+    member = _flags(members, checked.num_nodes)
+    scored = checked.labels >= 0
+    if (member & scored).sum() in (0, scored.sum()):
+        raise InputError(
+            f"members must be some of the {int(scored.sum())} labelled nodes, and not all; found {int(member.sum())}"
+        )
+    answers = _answers(predict, checked)
+    if not isinstance(shadows, Shadows):
+        shadows = train_shadows(checked, shadows, training=training, seed=seed, device=device, folder=folder)
+    if shadows.members.shape[1] != checked.num_nodes:
+        raise InputError(f"shadows must be of {checked.num_nodes} nodes; found {shadows.members.shape[1]}")
+    subject = _Subject(checked, member, scored, shadows, seed)
+    rows = [subject.blind()]
+    for query, given in answers.items():
+        rows += subject.rows(query, given)
+    last = answers.get(EDGES, next(iter(answers.values())))
+    right = last.argmax(axis=1) == checked.labels
+    links = {}
+    if EDGES in answers and checked.edges.size:
+        for negatives in NEGATIVES:
+            pairs = draw_pairs(checked, negatives, seed=seed)
+            links[negatives] = score_pairs(answer_distances(last, pairs), pairs, checked)
+    accuracy = float(right[member & scored].mean()), float(right[~member & scored].mean())
+    return ModelAudit(tuple(rows), links, accuracy, len(shadows.members))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Subject:
+    """One model's nodes, and the shadow models that attacks on it use."""
+
+    graph: Graph
+    member: Flags
+    scored: Flags
+    shadows: Shadows
+    seed: int
+
+    def rows(self, query: str, answers: Floats) -> list[MembershipRow]:
+        """A row for each attack, for all of them together, and for subpopulations."""
+        nodes = np.flatnonzero(self.scored)
+        labels, member = self.graph.labels[nodes], self.member[nodes]
+        own = np.log(np.maximum(answers[nodes, labels], LEAST))
+        stored = self.shadows.apart if query == ALONE else self.shadows.joined
+        all_shadows = stored[:, nodes, labels].astype(np.float64)
+        inside = self.shadows.members[:, nodes]
+        scores = _scores(own, all_shadows, inside)
+        controls = self._controls(all_shadows, inside, member)
+        out = [
+            MembershipRow(name, query, "all", power_of(each, member, RATES), None, *controls[name])
+            for name, each in scores.items()
+        ]
+        union = {rate: union_at(list(scores.values()), member, rate) for rate in RATES}
+        out.append(MembershipRow("union", query, "all", None, union))
+        for name, chosen in self._subpopulations(nodes):
+            if min((member & chosen).sum(), (~member & chosen).sum()) >= FEWEST:
+                power = power_of(scores[_GROUPED][chosen], member[chosen], RATES)
+                out.append(MembershipRow(_GROUPED, query, name, power))
+        return out
+
+    def _controls(self, shadows: Floats, inside: Flags, member: Flags) -> dict[str, tuple[float, float]]:
+        """Per attack the area on shadow models for the attacked model's members, and for their own."""
+        areas: dict[str, list[tuple[float, float]]] = {}
+        for target in range(min(CONTROLS, len(shadows) - 1)):
+            others = np.arange(len(shadows)) != target
+            for name, scores in _scores(shadows[target], shadows[others], inside[others]).items():
+                both = (area(scores[member], scores[~member]), area(scores[inside[target]], scores[~inside[target]]))
+                areas.setdefault(name, []).append(both)
+        return {
+            name: (float(np.mean(each, axis=0)[0]), float(np.mean(each, axis=0)[1])) for name, each in areas.items()
+        }
+
+    def _subpopulations(self, nodes: np.ndarray) -> list[tuple[str, Flags]]:
+        ends = np.concatenate([self.graph.edges, self.graph.edges[::-1]], axis=1)
+        degree = np.bincount(np.unique(ends, axis=1)[1], minlength=self.graph.num_nodes)[nodes]
+        few, many = np.quantile(degree[degree > 0], (1 / 3, 2 / 3)) if degree.any() else (0, 0)
+        groups = [
+            ("isolated", degree == 0),
+            (f"degree 1-{few:.0f}", (degree > 0) & (degree <= few)),
+            (f"degree above {many:.0f}", degree > many),
+        ]
+        labels = self.graph.labels[nodes]
+        return groups + [(f"class {label}", labels == label) for label in np.unique(labels)]
+
+    def blind(self) -> MembershipRow:
+        """Guess members from degree, label and features without the model: above one half the split itself leaks."""
+        nodes, rng = np.flatnonzero(self.scored), np.random.default_rng(self.seed)
+        member = self.member[nodes]
+        degree = np.bincount(self.graph.edges.ravel(), minlength=self.graph.num_nodes)[nodes]
+        labels = np.eye(int(self.graph.labels.max()) + 1)[self.graph.labels[nodes]]
+        features = self.graph.features[nodes].astype(np.float64)
+        projected = features @ rng.standard_normal((features.shape[1], min(features.shape[1], 50)))
+        design = np.column_stack([np.log1p(degree), labels, projected, np.ones(len(nodes))])
+        design = (design - design.mean(axis=0)) / np.maximum(design.std(axis=0), 1e-9)
+        scores, fold = np.zeros(len(nodes)), rng.permutation(len(nodes)) % FOLDS
+        for held_out in range(FOLDS):
+            fit, test = fold != held_out, fold == held_out
+            left = design[fit].T @ design[fit] + len(nodes) / 10 * np.eye(design.shape[1])
+            target = member[fit] - member[fit].mean()
+            scores[test] = design[test] @ np.linalg.solve(left, design[fit].T @ target)
+        return MembershipRow(BLIND, "nothing", "all", power_of(scores, member, RATES))
+
+
+_GROUPED = "LiRA offline"
+"""The attack whose figures are split into subpopulations."""
+
+
+def _scores(own: Floats, shadows: Floats, inside: Flags) -> dict[str, Floats]:
+    return {
+        "loss": own,
+        "LiRA online": lira_online(own, shadows, inside),
+        "LiRA offline": lira_offline(own, shadows, inside),
+        "RMIA": rmia(own, shadows),
+    }
+
+
+def _graph(graph: Any) -> Graph:
+    if isinstance(graph, Graph):
+        return graph
+    if isinstance(graph, FederatedGraph):
+        return graph.graph
+    return FederatedGraph.from_pyg(graph, 1, verbose=False).graph
+
+
+def _flags(members: ArrayLike, nodes: int) -> Flags:
+    values = np.asarray(members.cpu() if isinstance(members, torch.Tensor) else members)
+    if values.dtype == np.bool_ and values.shape == (nodes,):
+        return values
+    if (
+        values.ndim != 1
+        or values.dtype.kind not in "iu"
+        or (values.size and not 0 <= values.min() <= values.max() < nodes)
+    ):
+        raise InputError(
+            f"members must be bool [{nodes}] or indices below {nodes}; found {values.dtype} {list(values.shape)}"
+        )
+    out = np.zeros(nodes, dtype=np.bool_)
+    out[values] = True
+    return out
+
+
+def _answers(predict: Predict | ArrayLike, graph: Graph) -> dict[str, Floats]:
+    """Probabilities [n, c] by query."""
+    if not callable(predict):
+        return {EDGES: _checked_answers(predict, graph)}
+    features, edges = torch.from_numpy(np.array(graph.features)), torch.from_numpy(np.array(graph.edges))
+    out = {}
+    for query, asked in ((ALONE, edges[:, :0]), (EDGES, edges)):
+        if query == ALONE or graph.edges.size:
+            with torch.no_grad():
+                out[query] = _checked_answers(predict(features, asked), graph)
+    return out
+
+
+def _checked_answers(values: Any, graph: Graph) -> Floats:
+    answers, classes = as_floats(values, "answers of predict"), int(graph.labels.max()) + 1
+    if answers.ndim != 2 or len(answers) != graph.num_nodes or answers.shape[1] < classes:
+        raise InputError(
+            f"answers of predict must be [{graph.num_nodes}, {classes}]: nodes and classes; found {list(answers.shape)}"
+        )
+    if not np.isfinite(answers).all():
+        raise InputError("answers of predict must be finite; found NaN or infinity")
+    if answers.min() < 0 or np.abs(answers.sum(axis=1) - 1).max() > 1e-3:
+        raise InputError("answers of predict must be probabilities that sum to one per node; apply a softmax to logits")
+    return answers

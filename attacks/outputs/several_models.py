@@ -1,0 +1,131 @@
+"""What models that are trained on a random half of a graph would reveal, as means over several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import t as student
+
+from fgl_secure.attacks.outputs.model_audit import BLIND, ModelAudit, audit_model
+from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, train_shadows
+from fgl_secure.errors import InputError
+from fgl_secure.graph import Graph
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ModelLeakage:
+    """Audits of several models of one training procedure.
+
+    Attributes:
+        audits: one for each attacked model.
+    """
+
+    audits: tuple[ModelAudit, ...]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row for each figure of all nodes: attack, query, nodes, metric, mean, least and largest, and baseline."""
+        values: dict[tuple[str, ...], list[tuple[float, float]]] = {}
+        for audit in self.audits:
+            for row in audit.rows():
+                if row["nodes"] == "all" or row["nodes"].startswith("pairs"):
+                    key = (row["attack"], row["query"], row["nodes"], row["metric"])
+                    values.setdefault(key, []).append((row["value"], row["baseline"]))
+        out = []
+        for of, each in values.items():
+            found, baseline = np.array(each).T
+            figures = {"mean": found.mean(), "least": found.min(), "largest": found.max(), "baseline": baseline.mean()}
+            names = dict(zip(("attack", "query", "nodes", "metric"), of, strict=True))
+            out.append(names | {name: float(value) for name, value in figures.items()})
+        return out
+
+    def exceeds(self, auc: float) -> tuple[str, ...]:
+        """Attacks whose mean area is certainly above a ceiling, by the lower end of Student's 95 % interval."""
+        out = []
+        for query, attack in dict.fromkeys((row.query, row.attack) for row in self.audits[0].membership):
+            areas = [
+                row.power.auc
+                for audit in self.audits
+                for row in audit.membership
+                if (row.query, row.attack, row.nodes) == (query, attack, "all") and row.power is not None
+            ]
+            if attack != BLIND and len(areas) > 1:
+                error = float(np.std(areas, ddof=1)) / len(areas) ** 0.5
+                if np.mean(areas) - student.ppf(0.975, len(areas) - 1) * error > auc:
+                    out.append(f"{attack}, asked with {query}")
+        return tuple(out)
+
+    def __repr__(self) -> str:
+        accuracy = np.mean([audit.accuracy for audit in self.audits], axis=0)
+        lines = [
+            f"{len(self.audits)} models, {self.audits[0].shadows} shadow models each: accuracy {accuracy[0]:.3f} on "
+            f"members, {accuracy[1]:.3f} on others; means over models (least-largest)",
+            f"{'attack':<20}{'asked with':<20}{'nodes':<18}{'AUC':<21}{'baseline':<10}TPR at 1 % and 0.1 % FPR",
+        ]
+        lines_of: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
+        for row in self.rows():
+            lines_of.setdefault((row["attack"], row["query"], row["nodes"]), {})[row["metric"]] = row
+        for (attack, query, nodes), found in lines_of.items():
+            auc = found.get("auc")
+            area = f"{auc['mean']:.3f} ({auc['least']:.3f}-{auc['largest']:.3f})" if auc else ""
+            baseline = f"{auc['baseline']:.3f}" if auc else ""
+            rates = "  ".join(f"{row['mean']:.3f}" for metric, row in found.items() if metric != "auc")
+            lines.append(f"{attack:<20}{query:<20}{nodes:<18}{area:<21}{baseline:<10}{rates}".rstrip())
+        return "\n".join(lines)
+
+
+def model_leakage(
+    graph: Graph,
+    *,
+    shadows: int = 32,
+    targets: int = 8,
+    training: ShadowTraining | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    folder: Path | str | None = None,
+    step: Callable[[], object] = lambda: None,
+) -> ModelLeakage:
+    """Train graph networks on random halves of a graph, and attack some of them with the others as shadow models.
+
+    Args:
+        graph: features, labels and edges.
+        shadows: shadow models for each attacked one, at least 2.
+        targets: attacked models, 2 to shadows + 1.
+        training: of all models.
+        seed: of subsets and training.
+        device: "cpu" or "cuda".
+        folder: where finished models are kept, so that a call that was stopped goes on.
+        step: called after each attacked model.
+
+    Returns:
+        The audits, and means over them.
+
+    Raises:
+        InputError: a number is out of range, or the graph lacks labels or classes.
+
+    Examples:
+        >>> from fgl_secure.graph import load
+        >>> model_leakage(load("digits"), shadows=2, targets=2, training=ShadowTraining(epochs=1)).exceeds(0.9)
+        ()
+    """
+    if not 2 <= targets <= shadows + 1:
+        raise InputError(f"targets must be in 2..{shadows + 1}, one more than shadows; found {targets}")
+    models = train_shadows(graph, shadows + 1, training=training, seed=seed, device=device, folder=folder)
+    audits = []
+    for target in range(targets):
+        others = np.arange(len(models.members)) != target
+        left = Shadows(models.members[others], models.apart[others], models.joined[others])
+        apart, joined = (torch.from_numpy(each[target]).exp() for each in (models.apart, models.joined))
+
+        def answer(
+            _: torch.Tensor, edges: torch.Tensor, apart: torch.Tensor = apart, joined: torch.Tensor = joined
+        ) -> torch.Tensor:
+            return joined if edges.shape[1] else apart
+
+        audits.append(audit_model(answer, graph, models.members[target], shadows=left, seed=seed))
+        step()
+    return ModelLeakage(tuple(audits))
