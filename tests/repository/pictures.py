@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -139,7 +139,7 @@ def accuracy_by_epsilon() -> Figure:
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
     axes.legend(frameon=False, fontsize=7, ncols=2)
-    return axes.figure
+    return cast("Figure", axes.figure)
 
 
 def calibration() -> Figure:
@@ -154,7 +154,7 @@ def calibration() -> Figure:
         axes.plot(epsilons, anyone, "^", color=colour, label=f"{header[column - 1]}, any mechanism")
     axes.set(xlabel="guaranteed epsilon", ylabel="measured lower bound", xlim=(0, 8.5), ylim=(0, 8.5))
     axes.legend(frameon=False, fontsize=7)
-    return axes.figure
+    return cast("Figure", axes.figure)
 
 
 def membership_by_clients() -> Figure:
@@ -168,7 +168,7 @@ def membership_by_clients() -> Figure:
         axes.plot([place, place], [0.5, area], color=BLUE, alpha=0.25, linewidth=4)
     axes.set(xlabel="clients in the sum, four nodes each", ylabel="AUC", ylim=(0.45, 1.03), xticks=clients)
     axes.legend(frameon=False, fontsize=8)
-    return axes.figure
+    return cast("Figure", axes.figure)
 
 
 def cost_of_a_round() -> Figure:
@@ -187,7 +187,7 @@ def cost_of_a_round() -> Figure:
     axes.invert_yaxis()
     axes.set(xlabel="% of the CPU time of all parties", xlim=(0, 100))
     axes.legend(frameon=False, fontsize=7, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
-    return axes.figure
+    return cast("Figure", axes.figure)
 
 
 def _axes(width: float, height: float) -> Any:  # a matplotlib.axes.Axes whose figure is no sub-figure
