@@ -53,10 +53,7 @@ def main() -> None:
         "devices": prepared.graph.num_devices,
         "messages_per_layer": int(prepared.heard.edges.shape[1]),
         "epochs": args.epochs,
-        "test_accuracy": {
-            args.scheme: _accuracy(secured, args.epochs),
-            BASELINE: _accuracy(clear, args.epochs),
-        },
+        "test_accuracy": {args.scheme: _accuracy(secured, args.epochs), BASELINE: _accuracy(clear, args.epochs)},
         "seconds_per_round": dict(zip(works, np.median(seconds, axis=0).tolist(), strict=True)),
         "over_plaintext": _quartiles(seconds[:, 0] / seconds[:, 1]),
         "over_plain_pyg": _quartiles(seconds[:, 0] / seconds[:, 2]),

@@ -283,12 +283,7 @@ def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:
 
 
 def _options(
-    method: Method,
-    data: Source | str | None,
-    schemes: Schemes,
-    attacks: Iterable[str] | str,
-    seed: int,
-    device: str,
+    method: Method, data: Source | str | None, schemes: Schemes, attacks: Iterable[str] | str, seed: int, device: str
 ) -> dict[str, object]:
     """Return options of the command line that repeat an audit, for run.toml; nothing if there are none."""
     scheme_list, attack_list = ([item] if isinstance(item, str) else list(item) for item in (schemes, attacks))

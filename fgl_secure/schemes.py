@@ -183,9 +183,7 @@ def parse(
 
 
 def assignment(
-    text: str,
-    topologies: tuple[str, ...],
-    usual: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+    text: str, topologies: tuple[str, ...], usual: Mapping[str, Mapping[str, object]] = MappingProxyType({})
 ) -> dict[str, Scheme]:
     """Reads the schemes of one run: `[TOPOLOGY=]NAME`, or several with commas between.
 

@@ -55,12 +55,7 @@ class Collective:
     """
 
     def __init__(
-        self,
-        scheme: Scheme,
-        topology: Topology,
-        channel: Channel,
-        code: Code | None = None,
-        output: str | None = None,
+        self, scheme: Scheme, topology: Topology, channel: Channel, code: Code | None = None, output: str | None = None
     ) -> None:
         scheme.check_serves(topology)
         scheme = scheme.adapt(topology)

@@ -275,10 +275,7 @@ class Route:
         With a minimum, a backward sum over fewer than that is left out as well.
         """
         forward = grouping.answered_grouping(minimum)
-        return {
-            Direction.FORWARD: cls.along(forward),
-            Direction.BACKWARD: cls.along(forward.reverse(), minimum),
-        }
+        return {Direction.FORWARD: cls.along(forward), Direction.BACKWARD: cls.along(forward.reverse(), minimum)}
 
 
 MOST_ASKED = 8

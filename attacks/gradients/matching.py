@@ -24,12 +24,7 @@ from fgl_secure.attacks.gradients.inversion import (
     inverting_gradients,
     likeliest_edges,
 )
-from fgl_secure.attacks.gradients.knowledge import (
-    FEDAVG_SMOOTH,
-    UPDATES,
-    GradientKnowledge,
-    client_gradients,
-)
+from fgl_secure.attacks.gradients.knowledge import FEDAVG_SMOOTH, UPDATES, GradientKnowledge, client_gradients
 from fgl_secure.attacks.gradients.model import ReceptiveField
 from fgl_secure.attacks.gradients.single import count_labels, mean_predictions
 from fgl_secure.attacks.recovery import share_right

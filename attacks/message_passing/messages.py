@@ -30,10 +30,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
 from fgl_secure.attacks.recovery import Recovered, RecoveredRows, largest_share, share_of_numbers, share_right
 from fgl_secure.attacks.truth import MessageTruth, foreign_neighbours
 from fgl_secure.runtime import Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
-from fgl_secure.statistics.metrics import (
-    clustered_advantage,
-    node_block_proportion,
-)
+from fgl_secure.statistics.metrics import clustered_advantage, node_block_proportion
 from fgl_secure.typing import Ids
 
 

@@ -38,16 +38,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
 )
 from fgl_secure.attacks.recovery import largest_share, share_of_numbers, share_right
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.runtime import (
-    Circumstance,
-    Direction,
-    Phase,
-    PublicParameters,
-    ReceivedRows,
-    Role,
-    Secret,
-    View,
-)
+from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.typing import Flags, Ids
 
 CIRCUITS = "circuits"

@@ -22,17 +22,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
 )
 from fgl_secure.attacks.recovery import ClaimedTerms, Recovered, RecoveredRows, largest_share, score_recovered_rows
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.runtime import (
-    Circumstance,
-    Direction,
-    Phase,
-    PublicParameters,
-    ReceivedRows,
-    Role,
-    Secret,
-    Step,
-    View,
-)
+from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, Step, View
 from fgl_secure.statistics.metrics import exact_proportion, exact_rows_recovered, node_block_proportion
 from fgl_secure.typing import Floats, Ids
 

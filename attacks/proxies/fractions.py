@@ -19,13 +19,7 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement
-from fgl_secure.attacks.proxies.knowledge import (
-    FEDSPRAY_SUM,
-    PROXIES,
-    ProxyKnowledge,
-    proxy_rows,
-    share_of_cells,
-)
+from fgl_secure.attacks.proxies.knowledge import FEDSPRAY_SUM, PROXIES, ProxyKnowledge, proxy_rows, share_of_cells
 from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.runtime import Directory, PublicParameters, Role, View
 from fgl_secure.typing import Floats, Ids

@@ -19,14 +19,7 @@ from fgl_secure.attacks.gradients import sums as sums_of_updates
 from fgl_secure.attacks.message_passing import codes, fingerprint, messages, relay_patterns, sums
 from fgl_secure.attacks.proxies import counts, fractions
 from fgl_secure.attacks.rooted_trees import features
-from fgl_secure.attacks.structure import (
-    hop_sums,
-    hops,
-    nsf_edges,
-    nsf_identity,
-    nsf_predictions,
-    structure_gradients,
-)
+from fgl_secure.attacks.structure import hop_sums, hops, nsf_edges, nsf_identity, nsf_predictions, structure_gradients
 from fgl_secure.attacks.virtual_nodes import summands
 from fgl_secure.errors import InputError, UnknownNameError
 

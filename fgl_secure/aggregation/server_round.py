@@ -13,13 +13,7 @@ from fgl_secure.aggregation.arguments import DEFAULT_LIMITS, Limits, bytes_of, i
 from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.record import RoundOutcome, RoundRecord, recording_for
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.aggregation.sums import (
-    Opening,
-    SumKind,
-    SumRequest,
-    batches_from_bytes,
-    batches_to_bytes,
-)
+from fgl_secure.aggregation.sums import Opening, SumKind, SumRequest, batches_from_bytes, batches_to_bytes
 from fgl_secure.coins import Coins
 from fgl_secure.errors import MalformedMessageError, ProtocolError
 from fgl_secure.host import numpy_settings

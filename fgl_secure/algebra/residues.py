@@ -59,10 +59,7 @@ def residues(fields: Sequence[PrimeField], integers: NDArray[np.signedinteger[An
 
 
 def combine(
-    fields: Sequence[PrimeField],
-    weights: Integers,
-    integers: NDArray[np.signedinteger[Any]],
-    words: Sequence[Words],
+    fields: Sequence[PrimeField], weights: Integers, integers: NDArray[np.signedinteger[Any]], words: Sequence[Words]
 ) -> Residues:
     """Combinations of integers and of words, in each field.
 

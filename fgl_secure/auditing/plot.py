@@ -67,9 +67,7 @@ def plot_findings(records: Sequence[Record]) -> Any:  # matplotlib is optional
     return figure
 
 
-STYLE = MappingProxyType(
-    {"figure.dpi": 80, "font.size": 10, "axes.spines.top": False, "axes.spines.right": False},
-)
+STYLE = MappingProxyType({"figure.dpi": 80, "font.size": 10, "axes.spines.top": False, "axes.spines.right": False})
 """Settings of matplotlib that notebooks share: `plt.rcParams.update(STYLE)`."""
 
 

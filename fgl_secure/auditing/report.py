@@ -346,12 +346,7 @@ def report_of(
             **cost_figures(results[main]),
             "protocols": {name: cost_figures(result) for name, result in results.items()},
         },
-        matrix=matrix(
-            {subject.name: subject.claims for subject in plan.subjects},
-            records,
-            cards,
-            unseen,
-        ),
+        matrix=matrix({subject.name: subject.claims for subject in plan.subjects}, records, cards, unseen),
         records=tuple(records),
         attacks={
             **{item.card.name: _about(item.card, page_on(item)) for item in working_attacks},

@@ -228,10 +228,7 @@ def _entry(report: Report, name: str) -> AttackEntry:
 def _seriousness(entry: AttackEntry) -> tuple[int, float]:
     """Violated guarantees first, then what exceeds its prior most."""
     order = ("violated", "found", "quiet", "context")
-    return (
-        min(order.index(item.tone) for item in entry.schemes),
-        -max(_gain(item.headline) for item in entry.schemes),
-    )
+    return (min(order.index(item.tone) for item in entry.schemes), -max(_gain(item.headline) for item in entry.schemes))
 
 
 def _gain(record: Record) -> float:

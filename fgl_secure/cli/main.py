@@ -14,16 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fgl_secure.cli.config import command_words, file_of, read, with_options
-from fgl_secure.cli.output import (
-    BAD_INPUT,
-    FAULT,
-    INTERRUPTED,
-    OK,
-    VIOLATED,
-    flush,
-    say,
-    standard_streams,
-)
+from fgl_secure.cli.output import BAD_INPUT, FAULT, INTERRUPTED, OK, VIOLATED, flush, say, standard_streams
 from fgl_secure.cli.parser import ASKED, candidates
 from fgl_secure.cli.usage import METHOD, parser_for
 from fgl_secure.errors import DataWarning, FglSecureError, InputError

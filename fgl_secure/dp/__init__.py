@@ -18,13 +18,7 @@ from fgl_secure.dp.accountant import (
 from fgl_secure.dp.budget import Budget, BudgetExhaustedError, PrivacyTarget, Relation, Unit, rounding_excess
 from fgl_secure.dp.grid import ClippedRows, clip_rows, grid_clip, grid_rows, rounded_at_random, rounded_norm
 from fgl_secure.dp.local import PerturbedRows, perturb, randomize_labels, response_matrix
-from fgl_secure.dp.mechanisms import (
-    DiscreteGaussian,
-    IntegerNoise,
-    Skellam,
-    TabulatedNoise,
-    sum_divergence,
-)
+from fgl_secure.dp.mechanisms import DiscreteGaussian, IntegerNoise, Skellam, TabulatedNoise, sum_divergence
 from fgl_secure.dp.perturbation import Perturbation
 
 __all__ = [

@@ -223,11 +223,7 @@ class SecureAggregationMod:
     """
 
     def __init__(
-        self,
-        *,
-        identity: Callable[[Context], Identity] | None = None,
-        trusted: Collection[bytes] = (),
-        **policy: Any,
+        self, *, identity: Callable[[Context], Identity] | None = None, trusted: Collection[bytes] = (), **policy: Any
     ) -> None:
         if (identity is None) != (not trusted):
             raise InputError("identity and trusted must be given together; only one is")

@@ -21,13 +21,7 @@ from fgl_secure.aggregation.layout import TensorLayout
 from fgl_secure.aggregation.record import RoundRecord
 from fgl_secure.aggregation.server_round import ServerRound
 from fgl_secure.coins import Coins, SystemCoins
-from fgl_secure.errors import (
-    FglSecureError,
-    InputError,
-    MalformedMessageError,
-    ProtocolError,
-    TooFewClientsError,
-)
+from fgl_secure.errors import FglSecureError, InputError, MalformedMessageError, ProtocolError, TooFewClientsError
 from fgl_secure.flower.mod import FIXED
 from fgl_secure.flower.records import (
     ARRAYS,

@@ -31,16 +31,8 @@ from flwr.supercore.run import Run
 
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import Coins
-from fgl_secure.errors import (
-    InputError,
-    RoundsFailedError,
-)
-from fgl_secure.flower.records import (
-    arrays_of,
-    digest_of,
-    typed_record,
-    types_of,
-)
+from fgl_secure.errors import InputError, RoundsFailedError
+from fgl_secure.flower.records import arrays_of, digest_of, typed_record, types_of
 from fgl_secure.flower.rounds import GridRounds, RoundReport
 from fgl_secure.flower.terms import RoundTerms
 

@@ -19,12 +19,7 @@ from fgl_secure.graph.datasets import GraphDataset, GraphSetDataset, available, 
 from fgl_secure.graph.federated_graph import FederatedGraph, boundary_nodes, degree_one_share, within_silos
 from fgl_secure.graph.graph_sets import Batch, GraphSet
 from fgl_secure.graph.own_files import read_assignment, read_graph
-from fgl_secure.graph.partition import (
-    PARTITIONS,
-    SplitMasks,
-    partition,
-    random_split,
-)
+from fgl_secure.graph.partition import PARTITIONS, SplitMasks, partition, random_split
 
 __all__ = [
     "PARTITIONS",

@@ -165,12 +165,7 @@ def data_warnings(*, verbose: bool) -> Iterator[None]:
 
 
 def own_graph(
-    name: str,
-    arrays: Mapping[str, Any],
-    seed: int,
-    *,
-    unused: Collection[str] = (),
-    split: int | None = None,
+    name: str, arrays: Mapping[str, Any], seed: int, *, unused: Collection[str] = (), split: int | None = None
 ) -> tuple[Graph, SplitMasks]:
     """Check the arrays of a graph, and warn of what is not taken as it is.
 

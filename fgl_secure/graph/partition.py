@@ -64,9 +64,7 @@ def random_split(n: int, seed: int, fractions: tuple[float, float, float] = (0.6
     rank = np.empty(n, dtype=np.int64)
     rank[order] = np.arange(n)
     return SplitMasks(
-        train=rank < train_end,
-        validation=(rank >= train_end) & (rank < validation_end),
-        test=rank >= validation_end,
+        train=rank < train_end, validation=(rank >= train_end) & (rank < validation_end), test=rank >= validation_end
     )
 
 

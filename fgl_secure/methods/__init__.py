@@ -41,17 +41,7 @@ _IN_TREE = (
     EntryPoint("fedavg", "fgl_secure.methods.fedavg.configuration:FedAvg", GROUP),
 )
 
-__all__ = [
-    "Fed2GNN",
-    "FedAvg",
-    "FedSpray",
-    "FedStruct",
-    "FedVN",
-    "HiFGL",
-    "LocalPerturbation",
-    "method",
-    "names",
-]
+__all__ = ["Fed2GNN", "FedAvg", "FedSpray", "FedStruct", "FedVN", "HiFGL", "LocalPerturbation", "method", "names"]
 
 
 def names() -> tuple[str, ...]:

@@ -83,10 +83,7 @@ class Phase(MessageKind):
     DRAW = ("draws", "commitments to the randomness of the client graph, then their openings")
     SECRET_SHARES = ("secret shares", "shares of a client's mask secrets, encrypted for another client")
     MASKED_VECTORS = ("masked vectors", "a client's vector under masks that cancel in the sum")
-    UNMASKING = (
-        "unmasking shares",
-        "shares that open the sum: of masks, of keys of dropped clients, or a decryption",
-    )
+    UNMASKING = ("unmasking shares", "shares that open the sum: of masks, of keys of dropped clients, or a decryption")
     VETOES = ("vetoes", "shares of the sum of vetoes, each zero or random")
     MASKED_SUMS = ("masked sums", "the sum of clients' vectors under the mask of its receiver")
     OPENED = ("opened entries", "which entries of a sum enough clients contribute to")

@@ -445,12 +445,7 @@ class Transcript:
                 received.append(rows.received_rows(batch, self.batch_axes))
         shown = [batch for batch in self.private if batch.name != hidden]
         private = [_owned_rows(batch, observer_of, self.batch_axes) for batch in shown]
-        return View(
-            name,
-            self.parties,
-            tuple(received),
-            tuple(rows for rows in private if len(rows.owners)),
-        )
+        return View(name, self.parties, tuple(received), tuple(rows for rows in private if len(rows.owners)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -226,9 +226,7 @@ def first_difference(some: Sequence[object], others: Sequence[object]) -> str:
     return f"first difference, batch {index}: {first_text} against {second_text}"
 
 
-def _contents(
-    part: ReceivedRows | PrivateRows,
-) -> Iterator[tuple[str, tuple[tuple[int, int], ...], NDArray[Any]]]:
+def _contents(part: ReceivedRows | PrivateRows) -> Iterator[tuple[str, tuple[tuple[int, int], ...], NDArray[Any]]]:
     """What is seen of each field, under the name of its phase where a message has one field alone."""
     if isinstance(part, PrivateRows):
         owners = part.owners.tolist()

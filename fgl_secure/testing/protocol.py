@@ -143,12 +143,7 @@ _ONE_SUM = (Step(0),)
 
 
 def protocol_of(
-    scheme: Scheme,
-    grouping: Grouping,
-    parties: Directory,
-    *,
-    steps: tuple[Step, ...] = _ONE_SUM,
-    batched: bool = True,
+    scheme: Scheme, grouping: Grouping, parties: Directory, *, steps: tuple[Step, ...] = _ONE_SUM, batched: bool = True
 ) -> Protocol:
     """Wraps a scheme: opens it on a grouping and computes one sum a step.
 

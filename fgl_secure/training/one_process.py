@@ -22,14 +22,7 @@ from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER, 
 from fgl_secure.runtime import Channel, Phase, Role, Step
 from fgl_secure.training.calls import BEGINNING, EXCHANGE, HAND_DOWN, AnswerCall, Call, CollectiveSetting
 from fgl_secure.training.collectives import Collectives
-from fgl_secure.training.gradient_sums import (
-    Factors,
-    Sizes,
-    gather_factors,
-    gradient_sums,
-    member_sums,
-    sums_members,
-)
+from fgl_secure.training.gradient_sums import Factors, Sizes, gather_factors, gradient_sums, member_sums, sums_members
 from fgl_secure.training.parties import Between, check_parties, most_rows, neighbour_sums, note_membership
 from fgl_secure.training.program import Program, in_lockstep
 from fgl_secure.training.ranges import Digits, finds_ranges, rounding_key

@@ -20,15 +20,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField, lagrange_matrix
 from fgl_secure.algebra.interpolation import Word, vanishing_matrix
-from fgl_secure.algebra.residues import (
-    ROWS,
-    Remainders,
-    Residues,
-    Words,
-    exact_product,
-    from_combined,
-    mask,
-)
+from fgl_secure.algebra.residues import ROWS, Remainders, Residues, Words, exact_product, from_combined, mask
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, TooManyErrors
 from fgl_secure.protocols.coded_products.plan import ProductLayout

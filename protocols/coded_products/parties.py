@@ -10,11 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.algebra import PrimeField, lagrange_matrix
-from fgl_secure.algebra.residues import (
-    Residues,
-    Words,
-    combine,
-)
+from fgl_secure.algebra.residues import Residues, Words, combine
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError, TooManyErrors
 from fgl_secure.protocols.coded_products import plan as names
 from fgl_secure.protocols.coded_products.code import silo_decode

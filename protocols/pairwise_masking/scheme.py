@@ -27,16 +27,7 @@ from fgl_secure.protocols.scheme import Scheme, SumMachine
 from fgl_secure.protocols.secagg.scheme import FEWEST, MaskedScheme, threshold_of
 from fgl_secure.protocols.secagg.server import SumReceiver
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import (
-    Circumstance,
-    Claim,
-    Draws,
-    Guarantee,
-    Leak,
-    Role,
-    Secret,
-    Strength,
-)
+from fgl_secure.runtime import Circumstance, Claim, Draws, Guarantee, Leak, Role, Secret, Strength
 from fgl_secure.typing import Ids
 
 _SOURCE = "Bonawitz et al. (CCS 2017), theorems 6.3 to 6.5"

@@ -17,16 +17,7 @@ from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.scheme import Scheme, SumMachine, check_range, select_hosted
 from fgl_secure.protocols.stepwise import CompositeMachine, StepwiseMachine, SumTerms
 from fgl_secure.protocols.topology import CLIENTS, NEIGHBOURS, SERVER, Grouping, Topology
-from fgl_secure.runtime import (
-    PAYLOAD,
-    Claim,
-    Direction,
-    Draws,
-    Messages,
-    Phase,
-    PublicParameters,
-    Step,
-)
+from fgl_secure.runtime import PAYLOAD, Claim, Direction, Draws, Messages, Phase, PublicParameters, Step
 from fgl_secure.typing import Array, Ids
 
 TOTAL, THERE, DONE = "total", "there", "sum is done"

@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-from fgl_secure.protocols.relay_coded.scheme import (
-    LARGEST_GRADIENT,
-    LARGEST_T,
-    MOST_RELAYS,
-    Profile,
-    RelayCoded,
-    Roles,
-)
+from fgl_secure.protocols.relay_coded.scheme import LARGEST_GRADIENT, LARGEST_T, MOST_RELAYS, Profile, RelayCoded, Roles
 
 __all__ = ["LARGEST_GRADIENT", "LARGEST_T", "MOST_RELAYS", "Profile", "RelayCoded", "Roles"]

@@ -135,12 +135,7 @@ class Cryptography:
     """Whether pseudonyms, routes and orders are random, so that they reveal no sender and no receiver."""
 
     def __init__(
-        self,
-        field: PrimeField,
-        T: int,
-        *,
-        session: bytes | None = None,
-        agreement: KeyAgreement = KeyAgreement.X25519,
+        self, field: PrimeField, T: int, *, session: bytes | None = None, agreement: KeyAgreement = KeyAgreement.X25519
     ) -> None:
         self._field, self._T, self._session = field, T, session
         self._both_ends, self.agreement, self.pseudonyms = session is None, agreement, Pseudonyms()

@@ -16,16 +16,7 @@ from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, UniformField, select_hosted
 from fgl_secure.protocols.secagg.terms import AggregationTerms
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import (
-    Circumstance,
-    Claim,
-    Draws,
-    Leak,
-    Phase,
-    PublicParameters,
-    Role,
-    Secret,
-)
+from fgl_secure.runtime import Circumstance, Claim, Draws, Leak, Phase, PublicParameters, Role, Secret
 from fgl_secure.typing import Ids
 
 FEWEST = 2

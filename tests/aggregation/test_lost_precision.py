@@ -90,14 +90,7 @@ def test_numbers_below_every_range_are_warned_of() -> None:
 
 
 @pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"bound": 16.0},
-        {"precision": 8},
-        {"scheme": "ckks-shared-key", "bound": 0.01},
-        {"k_min": 2},
-    ],
+    "settings", [{}, {"bound": 16.0}, {"precision": 8}, {"scheme": "ckks-shared-key", "bound": 0.01}, {"k_min": 2}]
 )
 def test_ordinary_rounds_have_no_warning(settings: dict[str, Any]) -> None:
     """Neither tensors of zeros, nor weights of very different sizes, nor few bits that fit the numbers."""

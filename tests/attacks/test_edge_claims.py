@@ -5,27 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fgl_secure.attacks.edge_claims import (
-    ForeignEdges,
-    edges_at_neighbours,
-    foreign_edges,
-    score_foreign_edges,
-)
+from fgl_secure.attacks.edge_claims import ForeignEdges, edges_at_neighbours, foreign_edges, score_foreign_edges
 from fgl_secure.attacks.neighbourhoods import clients_of, undirected_adjacency
-from fgl_secure.attacks.recovery import (
-    ClaimedTerms,
-    RecoveredRows,
-    score_claimed_terms,
-    score_recovered_rows,
-)
+from fgl_secure.attacks.recovery import ClaimedTerms, RecoveredRows, score_claimed_terms, score_recovered_rows
 from fgl_secure.attacks.row_space import row_basis, solver
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Direction, Party, Role, Step
 from tests.attacks.recorded import Run, both_ways, federated, record, star_and_path, whole_numbers
-from tests.attacks.structure.structure_runs import (
-    record_exchange,
-    scale_free,
-)
+from tests.attacks.structure.structure_runs import record_exchange, scale_free
 
 
 @pytest.fixture(scope="module")

@@ -19,14 +19,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.verdict import MARGIN
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods import (
-    Fed2GNN,
-    FedAvg,
-    FedSpray,
-    FedStruct,
-    FedVN,
-    HiFGL,
-)
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fedvn.audit_target import FedVNSubject
 from fgl_secure.methods.hifgl.controls import CONTROLS
 from fgl_secure.runtime import Direction, Phase, PublicParameters, Role, Secret, View

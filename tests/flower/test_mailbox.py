@@ -199,11 +199,7 @@ def test_a_node_that_was_restarted_without_its_state_ends_the_run(job: Job) -> N
 
 
 @pytest.mark.parametrize(
-    ("turn", "due", "over"),
-    [
-        (0, "turn 0;", 0),
-        (14, "turn 14, in which sum of server in round 1 is due;", 1),
-    ],
+    ("turn", "due", "over"), [(0, "turn 0;", 0), (14, "turn 14, in which sum of server in round 1 is due;", 1)]
 )
 def test_a_dead_node_is_named_with_what_was_due_and_what_is_over(
     job: Job, losses: tuple[float, ...], turn: int, due: str, over: int

@@ -12,13 +12,7 @@ from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, 
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.aggregation.sums import SumKind
 from fgl_secure.aggregation.sums import SumRequest as RoundRequest
-from fgl_secure.errors import (
-    InputError,
-    MalformedMessageError,
-    ProtocolError,
-    RoundsFailedError,
-    StaleMessageError,
-)
+from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, RoundsFailedError, StaleMessageError
 from fgl_secure.flower import SecureAggregationMod, secure_aggregation_mod
 from fgl_secure.flower.mod import APP_FAILED, MOST_SESSIONS, NO_PART, Memory
 from fgl_secure.flower.records import KEY, AnswerRecord, RequestRecord, digest_of_configuration

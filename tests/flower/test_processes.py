@@ -14,13 +14,7 @@ import numpy as np
 import pytest
 from cryptography.x509 import load_pem_x509_certificate
 
-from examples.local_federation import (
-    LocalFederation,
-    LocalProcessError,
-    as_toml,
-    make_certificates,
-    offline_variables,
-)
+from examples.local_federation import LocalFederation, LocalProcessError, as_toml, make_certificates, offline_variables
 from fgl_secure.errors import InputError
 from tests.error_codes import about
 from tests.flower.processes import MARK, PATIENCE, ROOT, left_behind

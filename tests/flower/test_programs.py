@@ -17,14 +17,7 @@ from fgl_secure.errors import DeviceUnavailableError, InputError, ProtocolError,
 from fgl_secure.flower.programs import gpu_share, save_shares, train_on_flower
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.graph.data import GraphSets
-from fgl_secure.methods import (
-    Fed2GNN,
-    FedAvg,
-    FedSpray,
-    FedStruct,
-    FedVN,
-    HiFGL,
-)
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fedavg.audit_target import FedAvgSubject
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult

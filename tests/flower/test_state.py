@@ -188,8 +188,7 @@ def test_the_state_is_on_disk_before_an_answer_leaves(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("scheme", "bound"),
-    [("pairwise-masking", None), ("lightsecagg", 8.0), ("ckks-shared-key", 8.0)],
+    ("scheme", "bound"), [("pairwise-masking", None), ("lightsecagg", 8.0), ("ckks-shared-key", 8.0)]
 )
 def test_the_clients_numbers_leave_the_state_once_they_are_sent(scheme: str, bound: float | None) -> None:
     """Before that they are in it, as they came or as they are summed; afterwards in neither form."""

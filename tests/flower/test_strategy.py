@@ -16,17 +16,7 @@ from fgl_secure.flower.rounds import REFUSED
 from fgl_secure.protocols.identity import Identity
 from fgl_secure.protocols.secagg.terms import Stage
 from tests.error_codes import about
-from tests.flower.fake_federation import (
-    OFF,
-    STAGES,
-    WORDS,
-    FakeGrid,
-    Numbers,
-    app_of,
-    record,
-    strategy_of,
-    update,
-)
+from tests.flower.fake_federation import OFF, STAGES, WORDS, FakeGrid, Numbers, app_of, record, strategy_of, update
 
 VALUES = np.array([[1.0, -2.0, 0.5], [3.0, 0.25, 1.5], [-0.75, 4.0, 2.0], [5.0, -1.0, -3.0]], dtype=np.float32)
 WEIGHTS = (1, 2, 3, 6)

@@ -7,12 +7,7 @@ import numpy as np
 import pytest
 
 from fgl_secure.graph import Graph, load
-from fgl_secure.graph.graphlets import (
-    FIRST_OF_FIVE,
-    GRAPHLETS,
-    ORBITS,
-    graphlet_degrees,
-)
+from fgl_secure.graph.graphlets import FIRST_OF_FIVE, GRAPHLETS, ORBITS, graphlet_degrees
 from tests.graph.orbits_by_brute_force import NAMED, brute_force_orbits
 from tests.graph.strategies import graph_from_pairs
 from tests.graph.test_datasets import needs_public_data

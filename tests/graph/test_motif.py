@@ -12,14 +12,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.errors import InputError
 from fgl_secure.graph.graph_sets import GraphSet
-from fgl_secure.graph.motif import (
-    BASES,
-    MOTIFS,
-    Edges,
-    MotifEnvironment,
-    motif,
-    motif_set,
-)
+from fgl_secure.graph.motif import BASES, MOTIFS, Edges, MotifEnvironment, motif, motif_set
 from tests.error_codes import about
 
 HOUSE, CYCLE, CRANE = range(3)

@@ -8,13 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fgl_secure.errors import InputError
-from fgl_secure.graph import (
-    PARTITIONS,
-    Graph,
-    load,
-    partition,
-    random_split,
-)
+from fgl_secure.graph import PARTITIONS, Graph, load, partition, random_split
 from fgl_secure.graph.partition import pack_in_turn
 from tests.error_codes import about
 from tests.graph.strategies import Edge, graph_from_pairs, graphs_and_silos

@@ -12,13 +12,7 @@ import torch
 from fgl_secure import train
 from fgl_secure.errors import InputError
 from fgl_secure.graph.datasets import available, load
-from fgl_secure.methods import (
-    Fed2GNN,
-    FedAvg,
-    FedSpray,
-    FedStruct,
-    HiFGL,
-)
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL
 from fgl_secure.methods.fed2gnn import audit_target
 from tests.methods.fed2gnn.small import hurried_preset
 

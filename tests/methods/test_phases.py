@@ -11,14 +11,7 @@ from torch import nn
 from fgl_secure.auditing.method import Method, Source
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.graph.data import GraphSets
-from fgl_secure.methods import (
-    Fed2GNN,
-    FedAvg,
-    FedSpray,
-    FedStruct,
-    FedVN,
-    HiFGL,
-)
+from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, FedVN, HiFGL
 from fgl_secure.methods.fed2gnn.grouping import OwnPairs
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER

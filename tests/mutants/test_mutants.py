@@ -5,16 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mutants.mutants import (
-    ROOT,
-    Edit,
-    Mutant,
-    Outcome,
-    copy_of_the_source,
-    failing_anyway,
-    load,
-    tried,
-)
+from tests.mutants.mutants import ROOT, Edit, Mutant, Outcome, copy_of_the_source, failing_anyway, load, tried
 
 MUTANTS = load()
 SOUND = Mutant(

@@ -18,11 +18,7 @@ from fgl_secure.runtime import PAYLOAD, Messages, Phase, Step, decode, encode
 from tests.protocols.hostile import SESSION, alike, arrivals, in_little_memory, tallied, to_machines, trials
 from tests.protocols.test_roles import ALL
 
-SCHEMES: tuple[Scheme, ...] = (
-    *ALL,
-    RelayCoded(profile=Profile.HIDDEN, max_degree=3),
-    CodedProducts(k_min=2),
-)
+SCHEMES: tuple[Scheme, ...] = (*ALL, RelayCoded(profile=Profile.HIDDEN, max_degree=3), CodedProducts(k_min=2))
 
 
 @pytest.fixture

@@ -10,11 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from fgl_secure.algebra import MERSENNE_61
 from fgl_secure.coins import SimulationCoins
-from fgl_secure.errors import (
-    FieldRangeError,
-    InputError,
-    TooFewClientsError,
-)
+from fgl_secure.errors import FieldRangeError, InputError, TooFewClientsError
 from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Path, Plaintext
 from fgl_secure.protocols.scheme import Scheme

@@ -17,18 +17,7 @@ from fgl_secure.methods.hifgl.program import silos_of
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.secmp import SecretMessagePassing
-from fgl_secure.runtime import (
-    Channel,
-    Directory,
-    Party,
-    Phase,
-    Private,
-    Recording,
-    Role,
-    Step,
-    Transcript,
-    View,
-)
+from fgl_secure.runtime import Channel, Directory, Party, Phase, Private, Recording, Role, Step, Transcript, View
 from fgl_secure.training.parties import hierarchy_of
 from fgl_secure.training.presets import HONEST
 from tests.graphs import two_communities

@@ -32,8 +32,7 @@ def of_clusters(rng: Rng, clusters: int, rate: float, copied: float) -> tuple[Bo
 
 
 @pytest.mark.parametrize(
-    ("clusters", "rate", "copied"),
-    [(5, 0.3, 1.0), (20, 0.1, 1.0), (60, 0.9, 0.5), (200, 0.3, 0.0)],
+    ("clusters", "rate", "copied"), [(5, 0.3, 1.0), (20, 0.1, 1.0), (60, 0.9, 0.5), (200, 0.3, 0.0)]
 )
 def test_shares_of_clusters_cover(clusters: int, rate: float, copied: float) -> None:
     """Few or many clusters of unequal size, independent units or copies."""

@@ -8,13 +8,7 @@ from scipy import stats
 
 from fgl_secure.dp import gaussian_epsilon
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.lower_bounds import (
-    EpsilonLowerBound,
-    Scores,
-    classic_bound,
-    gaussian_bound,
-    one_run_bound,
-)
+from fgl_secure.statistics.lower_bounds import EpsilonLowerBound, Scores, classic_bound, gaussian_bound, one_run_bound
 from tests.error_codes import about
 
 DELTA = 1e-5

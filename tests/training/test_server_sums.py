@@ -9,11 +9,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.runtime import Channel, Directory, Recording, Step
 from fgl_secure.schemes import names, server_scheme
-from fgl_secure.training.server_sums import (
-    BOUND,
-    FRACTION_BITS,
-    ServerSums,
-)
+from fgl_secure.training.server_sums import BOUND, FRACTION_BITS, ServerSums
 from tests.error_codes import about
 
 SECURED = tuple(name for name in names("server") if name != "plaintext")

@@ -220,7 +220,7 @@ HOP_LEAKS = (
         {
             DataSecret.NODE_FEATURES: "sums are exact and overlap: a client subtracts those of different nodes from "
             "each other, and whoever knows the graph solves the sums of several hops, which are sums of the same rows; "
-            "what that determines of single nodes' rows is read, whatever computes the sums",
+            "what that determines of single nodes' rows is read, whatever computes the sums"
         },
         Circumstance.REPEATED_SUM,
     ),
@@ -228,7 +228,7 @@ HOP_LEAKS = (
         Role.SILO,
         {
             DataSecret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by whoever knows what rows look "
-            "like; rows that were mapped to a latent space first are dense, and the map is no secret",
+            "like; rows that were mapped to a latent space first are dense, and the map is no secret"
         },
         Circumstance.SPARSE_SUM,
     ),
@@ -250,7 +250,7 @@ IN_THE_CLEAR = leaks(
     Role.SILO,
     {
         DataSecret.NODE_FEATURES: "each client's part of a sum arrives by itself: a node's neighbour that is alone at "
-        "its client is read at once, and of every later hop the sum over that neighbour's surroundings",
+        "its client is read at once, and of every later hop the sum over that neighbour's surroundings"
     },
 )
 
@@ -263,9 +263,7 @@ ONE_CLIENT = Leak(
 
 MODELS_IN_THE_CLEAR = leaks(
     Role.SERVER,
-    {
-        Secret.SUMMAND: "the server sees every client's model, and how many labelled and validation nodes it has",
-    },
+    {Secret.SUMMAND: "the server sees every client's model, and how many labelled and validation nodes it has"},
 )
 
 
@@ -273,7 +271,7 @@ PAIR_LEAKS = leaks(
     Role.SILO,
     {
         Secret.SUMMAND: "of two clients each can take its own part from the mean that the server sends back: what is "
-        "left is the other's model, and of the latent map its perceptron and its mean square",
+        "left is the other's model, and of the latent map its perceptron and its mean square"
     },
 )
 """What two clients learn of each other, whatever adds the models up."""

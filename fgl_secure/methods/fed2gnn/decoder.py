@@ -302,12 +302,7 @@ class Decoder:
     """
 
     def __init__(
-        self,
-        data: Neighbourhoods,
-        most: int,
-        preset: DecoderPreset,
-        seed: int,
-        device: torch.device | None = None,
+        self, data: Neighbourhoods, most: int, preset: DecoderPreset, seed: int, device: torch.device | None = None
     ) -> None:
         if most < 1:
             raise InputError(f"most must be at least 1 element; found {most}")

@@ -95,12 +95,7 @@ def gradient_model(
 
 
 def attacked_round(
-    transcript: Transcript,
-    graph: FederatedGraph,
-    model: GradientModel,
-    batches: tuple[Ids, ...],
-    label: str,
-    what: str,
+    transcript: Transcript, graph: FederatedGraph, model: GradientModel, batches: tuple[Ids, ...], label: str, what: str
 ) -> RecordedRun:
     """A recorded first round as attacks read it.
 

@@ -52,7 +52,7 @@ CLIENT_LEAKS = leaks(
     Role.SILO,
     {
         DataSecret.STRUCTURE_FEATURE: "all clients get the mean class proxies; the mean of a class that one client "
-        "alone has is that client's, and the node's own where it has a single one",
+        "alone has is that client's, and the node's own where it has a single one"
     },
 )
 """What goes to clients, whatever computes the sum."""
@@ -89,7 +89,7 @@ PAIR_LEAKS = leaks(
     {
         Secret.SUMMAND: "of two clients each can take its own part from the means that the server sends back: what is "
         "left is the other's encoder, its proxy of every class that it alone has, its loss, and how many nodes it "
-        "predicts right",
+        "predicts right"
     },
 )
 

@@ -485,8 +485,5 @@ def clients_of(
         device: where model compute runs; the CPU by default.
     """
     return choose_rounds(
-        graph,
-        scheme,
-        preset,
-        lambda talk, _: FedSprayClient(talk, preset, backbone=backbone, seed=seed, device=device),
+        graph, scheme, preset, lambda talk, _: FedSprayClient(talk, preset, backbone=backbone, seed=seed, device=device)
     )

@@ -30,12 +30,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.graph.structure_features import structure_features
 from fgl_secure.methods.fedstruct.client import LearntRows, NodePerceptron
-from fgl_secure.methods.fedstruct.exchange import (
-    Exchange,
-    FeatureSharing,
-    HopwiseExchange,
-    RowExchange,
-)
+from fgl_secure.methods.fedstruct.exchange import Exchange, FeatureSharing, HopwiseExchange, RowExchange
 from fgl_secure.methods.fedstruct.preset import FedStructPreset
 from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructClient, FedStructTask, client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext

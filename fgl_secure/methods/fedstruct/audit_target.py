@@ -179,12 +179,7 @@ def _features(exchange: RowExchange, features: str) -> Claim:
             (Secret.DEGREE, "structure features tell degrees and surroundings"),
         )
     )
-    learnt = leaks(
-        Role.SILO,
-        {
-            DataSecret.LABEL: "learnt structure features tell the labels that they learnt",
-        },
-    )
+    learnt = leaks(Role.SILO, {DataSecret.LABEL: "learnt structure features tell the labels that they learnt"})
     near = Leak(
         DataSecret.FOREIGN_EDGE,
         Role.SILO,
@@ -208,10 +203,7 @@ def _gradients(exchange: RowExchange, features: str) -> Claim:
         "contribute",
     )
     nodes = Leak(
-        Secret.FOREIGN_NODE,
-        Role.SERVER,
-        Circumstance.ANY,
-        "the size of a gradient's rows tells who is near to whom",
+        Secret.FOREIGN_NODE, Role.SERVER, Circumstance.ANY, "the size of a gradient's rows tells who is near to whom"
     )
     if exchange.delivery is GradientDelivery.SERVER:
         return Claim((), (labels, nodes), ())

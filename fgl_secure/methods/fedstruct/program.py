@@ -29,13 +29,7 @@ from fgl_secure.methods.fedstruct.exchange import (
     RowExchange,
 )
 from fgl_secure.methods.fedstruct.preset import AccuracyAveraging, FedStructPreset
-from fgl_secure.methods.fedstruct.row_exchange import (
-    ClearTerms,
-    HopExchange,
-    SummedTerms,
-    exchanged_owners,
-    owners_of,
-)
+from fgl_secure.methods.fedstruct.row_exchange import ClearTerms, HopExchange, SummedTerms, exchanged_owners, owners_of
 from fgl_secure.methods.fedstruct.structure import (
     Answering,
     HeldRows,

@@ -205,11 +205,7 @@ class Hopwise(StructureEmbedding):
     """
 
     def __init__(
-        self,
-        talk: Collectives,
-        hops: int,
-        device: torch.device | None = None,
-        betas: tuple[float, ...] | None = None,
+        self, talk: Collectives, hops: int, device: torch.device | None = None, betas: tuple[float, ...] | None = None
     ) -> None:
         self._talk, self._hops, self._nodes, self._betas = talk, hops, talk.silo.nodes, betas
         inside = EdgeBlocks(talk.silo).inside()

@@ -224,7 +224,7 @@ SUM_LEAKS = leaks(
     Role.SERVER,
     {
         DataSecret.LABEL: "the sum is exact, and the bias of the mean model tells how often each label occurs at all "
-        "clients together",
+        "clients together"
     },
 )
 """What a sum tells, whatever computes it."""

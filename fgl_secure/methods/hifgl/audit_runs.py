@@ -327,11 +327,7 @@ def drop_out_run(
 
 
 def sum_in_rounds(
-    scheme: Scheme,
-    channel: Channel,
-    graph: FederatedGraph,
-    values: NDArray[np.float64],
-    present: NDArray[np.bool_],
+    scheme: Scheme, channel: Channel, graph: FederatedGraph, values: NDArray[np.float64], present: NDArray[np.bool_]
 ) -> None:
     """Sums the same rows [n, d] in every round and notes who took part; the channel leaves out who is not present.
 

@@ -416,11 +416,7 @@ def _mean_error(counts: Counts, errors: int, number: int) -> Array:
 
 
 def node_regression(
-    graph: FederatedGraph,
-    targets: ArrayLike,
-    schemes: Scheme | Mapping[str, Scheme],
-    preset: Preset,
-    **choices: Any,
+    graph: FederatedGraph, targets: ArrayLike, schemes: Scheme | Mapping[str, Scheme], preset: Preset, **choices: Any
 ) -> Job:
     """Return the silos of HiFGL for node regression; the round with the least squared error is selected.
 

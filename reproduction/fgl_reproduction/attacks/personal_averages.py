@@ -11,16 +11,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement, Truth
 from fgl_secure.attacks.truth import moved_on
-from fgl_secure.runtime import (
-    Directory,
-    MessageKind,
-    Phase,
-    PublicParameters,
-    ReceivedRows,
-    Role,
-    Secret,
-    View,
-)
+from fgl_secure.runtime import Directory, MessageKind, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
 

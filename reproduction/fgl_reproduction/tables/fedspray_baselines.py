@@ -322,8 +322,5 @@ def plain_clients(
     """The clients of a baseline; arguments as for `clients_of`."""
     kind = ClusteredClient if baseline is Baseline.GCFL else PlainClient
     return choose_rounds(
-        graph,
-        scheme,
-        preset,
-        lambda talk, _: kind(talk, preset, baseline, backbone=backbone, seed=seed, device=device),
+        graph, scheme, preset, lambda talk, _: kind(talk, preset, baseline, backbone=backbone, seed=seed, device=device)
     )

@@ -186,12 +186,7 @@ KNOWN_GRAPH = PAPER.table(
     notes=(_KNOWN_NOTE, _SPLIT_NOTE, _MODEL_NOTE, _DATA_NOTE, _MISSING_NOTE),
 )
 
-_RIVALS: tuple[Named, ...] = (
-    ("FedStruct", H2V),
-    ("FedGCN", FEDGCN),
-    ("FedSage+", FEDSAGE),
-    ("FedSGD", FEDSGD),
-)
+_RIVALS: tuple[Named, ...] = (("FedStruct", H2V), ("FedGCN", FEDGCN), ("FedSage+", FEDSAGE), ("FedSGD", FEDSGD))
 _ROUNDED_NOTE = (
     "The printed labels of the bars are whole percents, those of Tables 2 and 6 rounded; FedStruct has Hop2Vec."
 )

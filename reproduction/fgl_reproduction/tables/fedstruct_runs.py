@@ -18,12 +18,7 @@ from fgl_reproduction.methods.fedpub.program import FedPubPreset, fedpub_preset
 from fgl_reproduction.methods.fedpub.program import clients_of as fedpub_clients
 from fgl_reproduction.methods.fedsage.program import FedSagePreset, fedsage_preset
 from fgl_reproduction.methods.fedsage.program import clients_of as fedsage_clients
-from fgl_reproduction.tables.fedstruct_baselines import (
-    FEDSGD_GNN,
-    LOCAL_GNN,
-    FedStructBaseline,
-    train_baseline,
-)
+from fgl_reproduction.tables.fedstruct_baselines import FEDSGD_GNN, LOCAL_GNN, FedStructBaseline, train_baseline
 from fgl_reproduction.tables.statistics import with_labels
 from fgl_reproduction.tables.table import Choices, Measure, Metric, Paper
 from fgl_secure.coins import SimulationCoins

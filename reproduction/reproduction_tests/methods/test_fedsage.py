@@ -144,9 +144,7 @@ def test_a_generator_that_is_not_finite_is_refused() -> None:
         process.round(0)
 
 
-RUNS: Mapping[str, tuple[Mapping[str, Scheme], bool]] = {
-    "masked, put down": (MASKS, True),
-}
+RUNS: Mapping[str, tuple[Mapping[str, Scheme], bool]] = {"masked, put down": (MASKS, True)}
 
 
 @pytest.mark.parametrize("name", RUNS)

@@ -35,15 +35,7 @@ from fgl_secure.testing import Protocol, protocol_of
 from fgl_secure.typing import Ids
 from tests.error_codes import about
 from tests.protocols.conformance import channel_of, opened, triangle
-from tests.protocols.relay_coded.test_privacy import (
-    SILOS,
-    between,
-    device,
-    distance,
-    inputs,
-    relays,
-    small,
-)
+from tests.protocols.relay_coded.test_privacy import SILOS, between, device, distance, inputs, relays, small
 
 MESSAGE = Relation(Unit.MESSAGE)
 

@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement, guess_of
 from fgl_secure.attacks.gradients.fields import FieldGuess
-from fgl_secure.attacks.gradients.knowledge import (
-    Candidates,
-    GradientKnowledge,
-)
+from fgl_secure.attacks.gradients.knowledge import Candidates, GradientKnowledge
 from fgl_secure.attacks.gradients.model import Activation, Convolution, GradientModel, layout_of
 from fgl_secure.attacks.truth import ClientBatch, GradientTruth, UpdateTruth
 from fgl_secure.attacks.updates import Suspects

@@ -11,25 +11,14 @@ from numpy.typing import NDArray
 from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.gradients.inversion import Effort
 from fgl_secure.attacks.gradients.knowledge import UPDATES, GradientKnowledge
-from fgl_secure.attacks.gradients.matching import (
-    GradientMatching,
-    InvertedGradients,
-    class_means,
-    exhibits,
-)
+from fgl_secure.attacks.gradients.matching import GradientMatching, InvertedGradients, class_means, exhibits
 from fgl_secure.attacks.gradients.model import Activation, Convolution
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import GradientTruth
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedavg.audit_runs import (
-    fresh_model,
-    full_batches,
-    recorded_round,
-    small_trees,
-    with_fields,
-)
+from fgl_secure.methods.fedavg.audit_runs import fresh_model, full_batches, recorded_round, small_trees, with_fields
 from fgl_secure.methods.fedavg.program import GradientNoise
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.runtime import Recording, Role, View

@@ -22,13 +22,7 @@ from fgl_secure.methods.hifgl.audit_runs import recorded_exchange, silent_run
 from fgl_secure.methods.hifgl.controls import OF_OWN_SILOS, UNCONFIRMED
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.topology import NEIGHBOURS, Topology
-from fgl_secure.runtime import (
-    Circumstance,
-    Phase,
-    Role,
-    Secret,
-    SecretKind,
-)
+from fgl_secure.runtime import Circumstance, Phase, Role, Secret, SecretKind
 from tests.attacks.conformance import AttackConformance, Claims
 from tests.attacks.message_passing.tagged import messages_of, record_forwarded, record_silent, record_tagged
 from tests.attacks.recorded import Run, both_ways, federated, random_graph, words

@@ -31,11 +31,7 @@ def test_lira_reaches_the_optimum_for_normal_logits() -> None:
     areas = []
     for seed in range(40):
         log_p, member, inside = _gaussian(seed, 1.0)
-        scores = (
-            lira_online(log_p[0], log_p[1:], inside),
-            lira_offline(log_p[0], log_p[1:], inside),
-            log_p[0],
-        )
+        scores = (lira_online(log_p[0], log_p[1:], inside), lira_offline(log_p[0], log_p[1:], inside), log_p[0])
         areas.append([area(each[member], each[~member]) for each in scores])
     online, offline, loss = np.mean(areas, axis=0)
     optimum = float(norm.cdf(1 / np.sqrt(2)))

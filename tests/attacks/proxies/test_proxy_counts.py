@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.proxies import fractions as proxy_explanations
-from fgl_secure.attacks.proxies.fractions import (
-    only_explanation,
-    whole_numbers,
-)
+from fgl_secure.attacks.proxies.fractions import only_explanation, whole_numbers
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.truth import ProxyTruth
 from fgl_secure.auditing.recorded_run import RecordedRun

@@ -12,23 +12,14 @@ from fgl_secure.attacks.base import guess_of
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.attacks.structure import nsf_identity as nsf_matching
 from fgl_secure.attacks.structure.knowledge import CrawledGraph
-from fgl_secure.attacks.structure.nsf_identity import (
-    nearest,
-    one_to_one,
-)
+from fgl_secure.attacks.structure.nsf_identity import nearest, one_to_one
 from fgl_secure.attacks.truth import foreign_neighbours
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.runtime import Phase, Role
 from tests.attacks.conformance import Claims
 from tests.attacks.recorded import Run
-from tests.attacks.structure.structure_runs import (
-    StructureConformance,
-    claimed,
-    communities,
-    fedstar,
-    record_rule,
-)
+from tests.attacks.structure.structure_runs import StructureConformance, claimed, communities, fedstar, record_rule
 
 
 class Identity(StructureConformance):

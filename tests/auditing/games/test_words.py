@@ -75,8 +75,7 @@ def test_a_stream_that_starts_again_is_found(modulus: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "flaw",
-    [_one_coordinate, _one_sender, _one_message, _fixed, _twice, _opposite, _in_every_step, _one_word],
+    "flaw", [_one_coordinate, _one_sender, _one_message, _fixed, _twice, _opposite, _in_every_step, _one_word]
 )
 @pytest.mark.parametrize("modulus", [251, MERSENNE_31, 2**64])
 def test_flaws_of_masks_are_found(modulus: int, flaw: Flaw) -> None:

@@ -14,11 +14,7 @@ from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, PrivacyTarget, Relation, Unit
 from fgl_secure.errors import FieldRangeError, InputError, ProtocolError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fed2gnn.grouping import (
-    OwnPairs,
-    agreed_neighbours,
-    sampled_neighbours,
-)
+from fgl_secure.methods.fed2gnn.grouping import OwnPairs, agreed_neighbours, sampled_neighbours
 from fgl_secure.methods.fed2gnn.hop_sums import HopSums, RowRange, hop_sums
 from fgl_secure.protocols.perturbed import PerturbedScheme
 from fgl_secure.protocols.plaintext import Path, Plaintext

@@ -7,14 +7,7 @@ import pytest
 import torch
 
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedspray.networks import (
-    GCN,
-    SGC,
-    GraphSAGE,
-    ProxyEncoder,
-    Subgraph,
-    draw_encoder,
-)
+from fgl_secure.methods.fedspray.networks import GCN, SGC, GraphSAGE, ProxyEncoder, Subgraph, draw_encoder
 from fgl_secure.training.silo import Silo
 from tests.methods.fedspray.runs import digits, tiny
 

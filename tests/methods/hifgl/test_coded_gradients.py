@@ -20,16 +20,7 @@ from fgl_secure.protocols.coded_products import CodedProducts
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import RelayCoded
 from fgl_secure.protocols.scheme import Scheme
-from fgl_secure.runtime import (
-    Circumstance,
-    Phase,
-    PublicParameters,
-    Recording,
-    Role,
-    Secret,
-    Step,
-    Transcript,
-)
+from fgl_secure.runtime import Circumstance, Phase, PublicParameters, Recording, Role, Secret, Step, Transcript
 from fgl_secure.schemes import assignment
 from fgl_secure.training.parties import helpers_of
 from fgl_secure.training.presets import HONEST

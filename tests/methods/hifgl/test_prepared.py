@@ -4,11 +4,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from fgl_secure.errors import (
-    FglSecureError,
-    FieldRangeError,
-    InputError,
-)
+from fgl_secure.errors import FglSecureError, FieldRangeError, InputError
 from fgl_secure.graph import Data, FederatedGraph, Graph
 from fgl_secure.graph.partition import random_split
 from fgl_secure.methods import HiFGL

@@ -167,11 +167,7 @@ THREE = two_communities(devices=48, silos=3)
 LACKING = {what: graph for what, graph in lacking(THREE).items() if what != "nodes to score in a silo"}
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [SecretMessagePassing(), RelayCoded(k_min=1)],
-    ids=["secmp", "graph-hidden"],
-)
+@pytest.mark.parametrize("rows", [SecretMessagePassing(), RelayCoded(k_min=1)], ids=["secmp", "graph-hidden"])
 @pytest.mark.parametrize("what", LACKING)
 def test_secured_training_gets_over_what_is_absent(what: str, rows: Scheme) -> None:
     """Rows, gradients and models secured, and the losses and accuracies are those in the clear, and finite."""

@@ -73,10 +73,7 @@ def test_patterns_of_tags_name_most_edges(data_root: Path) -> None:
     tags = np.random.default_rng(0).permutation(np.flatnonzero(graph.in_degree))
     incidence = _adjacency(graph.graph)[:, tags]
     known = refine(incidence, graph.silo_of, graph.silo_of[tags])
-    for (senders, receivers), recall in (
-        (claimed_edges(incidence), 0.965),
-        (certain_edges(incidence, known), 0.985),
-    ):
+    for (senders, receivers), recall in ((claimed_edges(incidence), 0.965), (certain_edges(incidence, known), 0.985)):
         right = np.asarray(_adjacency(graph.graph)[senders, receivers]).ravel()
         assert right.all()
         assert len(senders) / graph.edges.shape[1] == pytest.approx(recall, abs=0.001)

@@ -16,17 +16,7 @@ from fgl_secure.protocols.collective import Collective
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import Topology
-from fgl_secure.runtime import (
-    Channel,
-    Directory,
-    MessageKind,
-    Phase,
-    Recording,
-    Role,
-    Secret,
-    Step,
-    Strength,
-)
+from fgl_secure.runtime import Channel, Directory, MessageKind, Phase, Recording, Role, Secret, Step, Strength
 from fgl_secure.runtime.channel import Loss, Tamper
 from tests.error_codes import about
 

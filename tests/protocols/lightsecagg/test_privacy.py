@@ -87,11 +87,7 @@ class Setting:
         directory = directory_of(self.senders)
         topology = topology_of(self.senders, split=self.split, length=self.length, bound=self.bound)
         scheme = LightSecAgg(
-            self.threshold,
-            self.modulus,
-            colluding=self.colluding,
-            cryptography=self.cryptography,
-            clients=self.clients,
+            self.threshold, self.modulus, colluding=self.colluding, cryptography=self.cryptography, clients=self.clients
         )
 
         def run(inputs: Inputs, channel: Channel) -> None:

@@ -588,12 +588,7 @@ ANSWERS_WHAT_COUNTS = RelayCoded(bound=16.0, k_min=3, profile=Profile.HIDDEN)
 
 
 @pytest.mark.parametrize(
-    "scheme",
-    [
-        ANSWERS_WHAT_COUNTS,
-        RelayCoded(bound=16.0, k_min=3, profile=Profile.SHOWN),
-    ],
-    ids=lambda s: s.name,
+    "scheme", [ANSWERS_WHAT_COUNTS, RelayCoded(bound=16.0, k_min=3, profile=Profile.SHOWN)], ids=lambda s: s.name
 )
 @pytest.mark.parametrize("dropped", [{1, 2, 3}, {0, 4, 5}, {2, 3}, {1}, set()], ids=str)
 def test_drop_outs_open_no_sum_below_k_min(scheme: RelayCoded, dropped: set[int]) -> None:

@@ -67,12 +67,7 @@ TWO_HOPS = (
         "a client gets the sum around every node next to its own that enough clients have neighbours of, in the clear "
         "and with the number of neighbours: where its row and those around it are known, so are its edges elsewhere",
     ),
-    Leak(
-        Secret.DEGREE,
-        Role.SILO,
-        Circumstance.ANY,
-        "the number of neighbours goes with each such sum",
-    ),
+    Leak(Secret.DEGREE, Role.SILO, Circumstance.ANY, "the number of neighbours goes with each such sum"),
 )
 """What sums around neighbours elsewhere tell a client beside that."""
 

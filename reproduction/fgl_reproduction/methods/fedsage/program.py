@@ -62,10 +62,7 @@ HONEST = FedSagePreset("honest", hidden=64, epochs=100, learning_rate=0.5, desce
 """One step of gradient descent a round on the whole mended graph, the round chosen on validation nodes."""
 
 _PUBLISHED = replace(
-    HONEST,
-    name="paper",
-    selection=Selection.TEST,
-    generator=GeneratorPreset(width=256, alone=20, learning_rate=1e-3),
+    HONEST, name="paper", selection=Selection.TEST, generator=GeneratorPreset(width=256, alone=20, learning_rate=1e-3)
 )
 """What is known of the public code on the generator; for the classifier, which there takes samples, as `HONEST`."""
 

@@ -28,16 +28,7 @@ from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import SERVER
-from fgl_secure.runtime import (
-    Circumstance,
-    Claim,
-    Leak,
-    PublicParameters,
-    Recording,
-    Role,
-    Secret,
-    Transcript,
-)
+from fgl_secure.runtime import Circumstance, Claim, Leak, PublicParameters, Recording, Role, Secret, Transcript
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.parameters import flat

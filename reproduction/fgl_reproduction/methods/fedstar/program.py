@@ -186,12 +186,7 @@ class FedStarClient(AveragedRounds):
 
 
 def clients_of(
-    graph: FederatedGraph,
-    scheme: Scheme,
-    preset: FedStarPreset,
-    *,
-    seed: int = 0,
-    device: torch.device | None = None,
+    graph: FederatedGraph, scheme: Scheme, preset: FedStarPreset, *, seed: int = 0, device: torch.device | None = None
 ) -> Job:
     """The clients, each with its own subgraph.
 

@@ -37,13 +37,7 @@ def choose_delta(most_edges: int) -> float:
 
 
 def calibrate_noise(
-    epsilon: float,
-    delta: float | None,
-    most_edges: int,
-    hops: int,
-    width: int,
-    unit: Unit = Unit.EDGE,
-    honest: int = 1,
+    epsilon: float, delta: float | None, most_edges: int, hops: int, width: int, unit: Unit = Unit.EDGE, honest: int = 1
 ) -> Perturbation:
     """Return the least noise with which all hops together cost epsilon.
 

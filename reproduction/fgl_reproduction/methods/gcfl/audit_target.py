@@ -63,10 +63,7 @@ def cluster_claim(claim: Claim, least: int) -> Claim:
 
 
 _ALONE = Leak(
-    Secret.SUMMAND,
-    Role.SERVER,
-    Circumstance.ANY,
-    "a cluster may be one client, whose update is then told to everybody",
+    Secret.SUMMAND, Role.SERVER, Circumstance.ANY, "a cluster may be one client, whose update is then told to everybody"
 )
 
 
