@@ -113,7 +113,7 @@ def examine(
         result = _recorded_training(plan, subject, progress)
         results[subject.name] = replace(result, transcript=result.transcript.sizes())
         on_progress, runs = progress(f"attacking {subject.name}") if progress else None, subject.record_training(result)
-        del result  # what was said is gigabytes, which nobody needs once it has been attacked
+        del result  # what was said is gigabytes, which nothing needs once it has been attacked
         outcome[subject.name] = list(attempts(attacks, subject, runs, plan.seed + 1, on_progress)) if attacks else []
     if progress:
         progress("attacking runs in the clear, and controls")
@@ -276,7 +276,7 @@ def _what(attack: Attack[Any, Any], run: RecordedRun | _Attempt, metric: str) ->
 def _in_the_clear(plan: AuditPlan, attacks: _Chosen, result: Mapping[str, list[_Attempt]]) -> dict[_What, Measurement]:
     """The most that attacks which found something find on the same subject where nothing is protected.
 
-    Runs in the clear that are audited themselves are not run again.
+    Plaintext runs that are audited themselves are not run again.
     """
     at_work = {attempt.attack.card.name for item in result.values() for attempt in item if attempt.found}
     working = tuple(item for item in attacks if item.card.name in at_work)

@@ -229,7 +229,7 @@ class ProgramMethod(Method):
 
     @abstractmethod
     def width(self, facts: Facts) -> int:
-        """Most entries of a row that devices send their neighbours, from what everybody knows of the graph."""
+        """Most entries of a row that devices send their neighbours, from what all parties know of the graph."""
 
     def assign_schemes(self, run: Assignment) -> Assignment:
         """The schemes of a run, by topology, as the method's choices have them: unchanged unless it says otherwise."""

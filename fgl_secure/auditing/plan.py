@@ -182,7 +182,7 @@ class Subject(ABC):
         return self.brief(seed=seed, graph=self.graph.redealt(seed))
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """The same method on the same inputs with everything in the clear, in each way that there is, itself included.
+        """The same method on the same inputs with everything unprotected, in each way that there is, itself included.
 
         What an attack finds there is the most that it can find on this subject. They may train for no longer than what
         attacks read.

@@ -59,7 +59,7 @@ def named_rows(request: AuditRequest) -> list[Assignment]:
 def beside_models(request: AuditRequest, topology: str) -> list[dict[str, Any]]:
     """Schemes and name of each run: a scheme for a topology, with one for models where another than fits it is named.
 
-    Masks fit a scheme that guarantees something, and sums in the clear others.
+    Masks fit a scheme that guarantees something, and plaintext sums others.
     """
     result, method = list[dict[str, Any]](), request.method
     usual = parse(method.trained, (topology,), method.usual)[1]
@@ -105,7 +105,7 @@ def _of_members(scheme: Scheme) -> Claim:
 
 
 def public_of(scheme: Scheme, graph: FederatedGraph) -> PublicParameters:
-    """What everybody knows of a scheme on a graph: also where the binary point is, since everybody encodes alike."""
+    """What all parties know of a scheme on a graph, also where the binary point is, since all encode alike."""
     fixed = scheme.fixed_point(most_terms(scheme, neighbour_sums(graph)))
     return scheme.public if fixed is None else replace(scheme.public, fraction_bits=fixed.fraction_bits)
 
@@ -154,12 +154,12 @@ class _ProgramSubject(Subject):
         return replace(self.method, epochs=rounds) if told else self.method  # type: ignore[call-arg]
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """A round with every message in the clear."""
+        """A round with every message unprotected."""
         return tuple(self.brief(**item) for item in in_the_clear(self.graph.num_silos))
 
 
 def in_the_clear(silos: int) -> Iterator[dict[str, Any]]:
-    """Schemes and name of a run with every message in the clear: from device to device, and by way of the silos."""
+    """Schemes and name of a run with every message unprotected: from device to device, and via the silos."""
     for way in (Plaintext(), Plaintext(Path.SILO)):
         yield {"schemes": fill_schemes({NEIGHBOURS: way}, silos), "name": way.name}
 

@@ -28,7 +28,7 @@ class RecordedRun:
         protocol: the scheme's name, parameters included.
         what: what was exchanged, in words.
         scenario: the kind of run, by the name that attacks have on their cards.
-        public: what everybody knows of the scheme.
+        public: what all parties know of the scheme.
         transcript: what was said.
         truths: what was secret, one object of a type.
         knowledge: what attackers may know from elsewhere, one object of a type.

@@ -105,7 +105,7 @@ class Record:
         prior: the figure of the best guess without the transcript, with the same knowledge.
         knowledge: how far the prior accounts for what the attack knows beside its view.
         in_the_clear: the same figure on a run of the same subject in which nothing is protected, the most that this
-            attack finds there; None where nothing in the clear compares with what it reads.
+            attack finds there; None where nothing in plaintext compares with what it reads.
         in_the_clear_verdict: what that figure says; None together with it.
         n: number of independent units (senders, nodes, clients) behind the figure, an effective one where units
             depend on each other.
@@ -204,7 +204,7 @@ class Record:
 
     @property
     def has_power(self) -> bool:
-        """Whether the attack finds something on this subject in the clear; True where nothing there compares."""
+        """Whether the attack finds something on this subject in plaintext; True where nothing there compares."""
         return self.in_the_clear_verdict is not Verdict.NOT_DETECTED
 
     @property

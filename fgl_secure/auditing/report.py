@@ -378,7 +378,7 @@ def promises_tested(plan: AuditPlan, records: list[Record], cards: Mapping[str, 
     """By scheme, the sentences of its claim that some figure could have violated.
 
     That takes an attack on what is promised, by those against whom, with controls that hold, enough units for a full
-    break to be seen, and something that the attack finds on this subject in the clear.
+    break to be seen, and something that the attack finds on this subject in plaintext.
     """
     claims = {name: claim for subject in plan.subjects for name, claim in subject.claims.items()}
     result: dict[str, dict[str, None]] = {}
@@ -446,7 +446,7 @@ def accuracy_figures(result: TrainingResult) -> dict[str, object]:
 
 
 def cost_figures(result: TrainingResult) -> dict[str, object]:
-    """Messages, bytes, rounds and seconds; where they went, by phase. None where nobody could count them."""
+    """Messages, bytes, rounds and seconds; where they went, by phase. None where they cannot be counted."""
     phases: dict[str, int] = {}
     for traffic in result.transcript.traffic():
         phases[traffic.phase.label] = phases.get(traffic.phase.label, 0) + traffic.bytes

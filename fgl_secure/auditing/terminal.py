@@ -180,7 +180,7 @@ def _summaries(report: Report) -> list[Text]:
 
 
 def _print_findings(report: Report, console: Console) -> None:
-    """By scheme, then by attack: every figure with interval, prior and what the attack finds in the clear."""
+    """By scheme, then by attack: every figure with interval, prior and what the attack finds in plaintext."""
     for protocol in dict.fromkeys((report.audited_protocol, *report.protocols)):
         records = wording.by_severity([record for record in report.records if record.protocol == protocol])
         if not records:

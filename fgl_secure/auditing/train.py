@@ -136,5 +136,5 @@ def train(
 
 
 def silent(_name: str) -> Progress:
-    """Tells nobody how far a run is."""
+    """Report no progress."""
     return lambda _done, _most: None

@@ -26,7 +26,7 @@ from fgl_secure.errors import InputError
 RUN_FILE = "run.toml"
 
 _OF_THIS_CALL = {"config", "json", "verbose", "quiet"}
-"""Options that say how a call is told, and are no part of a run."""
+"""Options about the output of a call, which are no part of a run."""
 
 
 def file_of(words: Sequence[str]) -> Path | None:

@@ -110,7 +110,7 @@ def with_method(words: Sequence[str]) -> list[str]:
 
 
 def _fault(error: Exception, words: Sequence[str]) -> int:
-    """One line about an error that nobody has thought of; with --verbose where it was met."""
+    """One line about an unexpected error; with --verbose where it was met."""
     verbose = not {"-v", "--verbose"}.isdisjoint(words)
     if verbose:
         import traceback  # noqa: PLC0415  # rarely needed

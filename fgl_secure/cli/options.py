@@ -110,7 +110,7 @@ class OneOf(argparse._StoreAction):
 
 
 def escape_percent(text: str) -> str:
-    """A text of somebody else's for argparse, which formats with percent signs."""
+    """A text of another author for argparse, which formats with percent signs."""
     return text.replace("%", "%%")
 
 

@@ -77,7 +77,7 @@ def _percent(share: float | None) -> str:
 
 
 def _format_count(number: int) -> str:
-    """There is no run without messages, but there are runs that nobody has all messages of."""
+    """There is no run without messages, but there are runs whose messages no party has in full."""
     return f"{number:,}" if number else "not counted"
 
 

@@ -4,7 +4,7 @@ Lagrange coded computing (Yu et al. 2019, AISTATS, section 3) of a function of d
 polynomials of degree T with the rows at 0, and relay j has their values at j + 1. A product of two such values is on a
 polynomial of degree 2 T, and so is the sum of all devices' products; 2 T + 1 relays determine it, two more for each one
 that lies. The polynomial of a sum of products is not uniform as that of a sum of rows is: what a silo hears would tell
-it more than the value at 0, unless relays add a common polynomial of degree 2 T that is uniform but for a root at 0.
+it more than the value at 0, unless relays add a common polynomial of degree 2 T that is uniform except for a root at 0.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class ProductCryptography:
     Args:
         fields: of shares.
         T: degree of the polynomials.
-        session: 16 public bytes, the session's name; None where one process hosts everybody, who draw it.
+        session: 16 public bytes, the session's name; None where one process hosts all parties, who draw it.
         agreement: how devices and relays agree on keys.
 
     Attributes:

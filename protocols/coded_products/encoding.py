@@ -95,7 +95,7 @@ class ProductCode:
         )
 
     def of(self, product: OuterProduct) -> ProductCode:
-        """That of one product, whose left rows are given no more bits than everybody knows them to have."""
+        """That of one product, whose left rows are given no more bits than all parties know them to have."""
         bits = product.left_bits
         if bits is None or bits >= self.left.fraction_bits:
             return self
@@ -280,7 +280,7 @@ class EncodedFactors:
         largest_lefts: for each product float64 [n], the largest magnitude of an encoded entry of a device's left rows.
 
     Raises:
-        InputError: a number is NaN or infinite, or of a left row that has more bits than everybody is told.
+        InputError: a number is NaN or infinite, or of a left row that has more bits than was stated.
         FieldRangeError: one, or the product of two of one device, is beyond its bound; nothing is shared then.
     """
 

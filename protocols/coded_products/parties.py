@@ -261,7 +261,7 @@ class ProductSilos(CheckpointedMachine):
         return ()
 
     def on_idle(self) -> bool:
-        """Makes do with the answers that there are, once nobody has said anything for two turns."""
+        """Makes do with the answers that there are, once no party has said anything for two turns."""
         if not self._waits:
             return False
         self._silent += 2

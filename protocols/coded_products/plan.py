@@ -30,8 +30,8 @@ class OuterProduct:
         height: entries of a left row.
         width: entries of a right row.
         static: whether left rows are the same in all steps, so that they are shared once.
-        left_bits: behind the binary point of an entry of a static left row, as everybody knows: 0 where they are
-            integers; None where nobody does. Sums then are smaller, and fewer primes hold them.
+        left_bits: behind the binary point of an entry of a static left row, as all parties know: 0 where they are
+            integers; None where no party does. Sums then are smaller, and fewer primes hold them.
     """
 
     terms: int

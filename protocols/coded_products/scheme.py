@@ -247,7 +247,7 @@ class CodedProducts(RelayCoded):
         Args:
             topology: with its relays; every device is in one sum at most.
             layout: what is multiplied.
-            session: 16 public bytes, different in every session; not used where one process hosts everybody.
+            session: 16 public bytes, different in every session; not used where one process hosts all parties.
             draws: coins of the parties hosted.
             hosted: int64 [k], party identifiers; all that take part unless given.
 

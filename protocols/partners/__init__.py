@@ -1,4 +1,4 @@
-"""Who exchanges rows with whom: neighbours agree on partners, of whom nobody has more than D."""
+"""Who exchanges rows with whom: neighbours agree on partners, and no device has more than D."""
 
 from __future__ import annotations
 

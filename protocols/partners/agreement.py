@@ -124,7 +124,7 @@ class _Table:
         hosted = np.where(far, back >= 0, np.isin(others, machine.parties))
         others[far] = np.where(back[far] >= 0, owners[back[far]], FIRST_ALIAS + np.arange(np.count_nonzero(far)))
         if np.isin(machine.links.others, machine.parties).all():
-            hosted[:] = True  # nobody is elsewhere: an end without another is left over from what was lost
+            hosted[:] = True  # no party is elsewhere: an end without another is left over from what was lost
         whole = ~hosted | (back >= 0)
         shift = np.cumsum(whole) - 1
         back = np.where(back >= 0, shift[back], NOBODY)[whole]

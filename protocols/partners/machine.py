@@ -107,7 +107,7 @@ class PartnerDevices(Machine):
         return self._told(*divmod(turn - self._asked, self.rules.reach + 1)) if turn < self._last else ()
 
     def _told(self, passed: int, hop: int) -> Iterable[Messages]:
-        """Whether sums of a pass are over enough, to all partners; then what others said is handed on."""
+        """Whether sums of a pass are over enough, to all partners; then what others said is forwarded."""
         tallies = self.tallies
         senders, receivers, tickets, said = tallies.passed_on()
         if hop == 0:
@@ -120,7 +120,7 @@ class PartnerDevices(Machine):
         yield from self._say(Phase.REQUESTS, senders, receivers, fields)
 
     def on_idle(self) -> bool:
-        """All devices go through all turns, so that nobody sees when others are done."""
+        """All devices go through all turns, so that no device sees when others are done."""
         return self._turn <= self._last
 
     def _introduced(self) -> Iterable[Messages]:

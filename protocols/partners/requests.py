@@ -1,9 +1,9 @@
 """How devices with few partners come by more: their partners pass requests on, and the one who asks learns no name.
 
 A request walks from partner to partner. The first one that may take it and has room does; the answer goes back the way
-that the request came, and everybody on it keeps where it came from and where it went: pseudonyms take the same way.
-Nobody takes a request of a neighbour, or of somebody that it exchanges rows with already, whose row would be in one sum
-twice: devices are known by the names that they told their neighbours, which are random.
+that the request came, and every device on it keeps where it came from and went: pseudonyms take the same way.
+No device takes a request of a neighbour, or of a device that it exchanges rows with already, whose row would be in one
+sum twice: devices are known by the names that they told their neighbours, which are random.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class Requests:
         """Partners of each device, once they are chosen."""
         if self._partners is None:
             links = self._links
-            chosen, everybody = links.taken, np.arange(len(links))
-            self._partners, self._neighbours = (_by_owner(links, places) for places in (chosen, everybody))
+            chosen, all_links = links.taken, np.arange(len(links))
+            self._partners, self._neighbours = (_by_owner(links, places) for places in (chosen, all_links))
             self._known = set(zip(links.owners.tolist(), links.names.tolist(), strict=True))
         return self._partners
 
@@ -165,7 +165,7 @@ class Requests:
         return on, back
 
     def _may_take(self, ask: Ask) -> bool:
-        """Whether a request is for somebody at the second hop or behind, and of nobody who is a neighbour there."""
+        """Whether a request is for a device at the second hop or behind, and of none that is a neighbour there."""
         return ask.left < REACH and (ask.receiver, ask.name) not in self._known and not self._is_on(ask)
 
     def _is_on(self, ask: Ask) -> bool:
@@ -181,7 +181,7 @@ class Requests:
         return Ask(device, following, ask.name, ask.ticket, ask.left - 1)
 
     def _answered(self, answer: Answer) -> Answer | None:
-        """What goes on of an answer; None at the device that asked, and where nobody waits for it."""
+        """What goes on of an answer; None at the device that asked, and where no device waits for it."""
         key = answer.receiver, answer.ticket
         way = self.ways.get(key)
         if way is None or way.ahead != answer.sender or way.standing:
@@ -204,7 +204,7 @@ class Requests:
             del self.ways[device, max(ticket, other)]
 
     def give_up(self) -> None:
-        """Forgets requests that nobody has answered."""
+        """Forget unanswered requests."""
         self.ways = {key: way for key, way in self.ways.items() if way.standing}
 
     def table(self) -> Ids:

@@ -1,7 +1,7 @@
 """What partners tell each other once they are chosen: whether their sums are over enough.
 
 A row goes into a sum only where the sum is over `least` rows, and comes back only where the sum of what comes back is.
-Whoever sends learns this from the one it sends to, by way of others where the two don't know each other: one bit each
+Whoever sends learns this from the one it sends to, via others where the two don't know each other: one bit each
 for either pass. A partner that says nothing is none, so that a request that one end alone thinks answered counts at
 neither.
 """
@@ -28,7 +28,7 @@ class Tallies:
 
     Args:
         links: of these devices; wishes are over.
-        requests: of these devices; those that nobody answered are given up.
+        requests: of these devices; unanswered ones are given up.
         rules: the same for all devices.
         silo_of: who administers devices, int64 [k]; asked for neighbours and hosted devices alone.
 
@@ -104,7 +104,7 @@ class Tallies:
         self.heard[places, passed] = said
 
     def hear_of(self, rows: Iterable[tuple[int, int, int, int]], passed: int) -> None:
-        """Takes what comes on ways, and keeps what is to be handed on; what comes on no way that stands goes nowhere.
+        """Takes what comes on ways, and keeps what is to be forwarded; what comes on no way that stands goes nowhere.
 
         Args:
             rows: sender, receiver, number of the way and what is said, of each.
@@ -123,7 +123,7 @@ class Tallies:
         self.passing = np.concatenate([self.passing, np.array(on, dtype=np.int64).reshape(-1, 4)])
 
     def passed_on(self) -> Ids:
-        """int64 [4, m]: senders, receivers, numbers of ways and what is said, of what is handed on now."""
+        """int64 [4, m]: senders, receivers, numbers of ways and what is said, of what is forwarded now."""
         rows, self.passing = self.passing.T, self.passing[:0]
         return rows
 

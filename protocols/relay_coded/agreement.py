@@ -65,8 +65,8 @@ class SendersKeys:
         """Takes relays' public keys.
 
         Raises:
-            MalformedMessageError: they are none, or for somebody who waits for none.
-            StaleMessageError: a relay has told somebody another key before.
+            MalformedMessageError: they are none, or for a party that waits for none.
+            StaleMessageError: a relay has sent a party another key before.
         """
         check_setup(messages)
         size = PUBLIC_KEY_BYTES + self._crypto.agreement.wrapped_bytes
@@ -110,7 +110,7 @@ class SendersKeys:
             if not heard.all():
                 agreed = self._draws.coins.uniform(256, shape).astype(np.uint8)
             found = self._crypto.sender_keys(offers, senders, self._heard[relay][heard, :-1], relay, session)
-            if agreed is not None:  # nobody else knows the keys of those that are left out
+            if agreed is not None:  # no other party knows the keys of those that are left out
                 agreed[heard] = found
             secrets.append(found if agreed is None else agreed)
         self.keys, self._private, self._heard = Keys(self._senders, secrets), self._private[:0], {}

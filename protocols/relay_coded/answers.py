@@ -151,7 +151,7 @@ class Decoder:
             )
 
     def _note_silent(self, entitled: Flags) -> None:
-        """Of a relay are missing the answers to sums that others answered; where nobody answered anything, all."""
+        """Of a relay are missing the answers to sums that others answered; where no relay answered anything, all."""
         there = np.array([each.there for each in self._answers]) & entitled
         due = there.any(axis=0) if there.any() else entitled
         for answer in self._answers:
@@ -160,7 +160,7 @@ class Decoder:
                 self._remark(self._step, answer.relay, f"{missing} answers of the relay did not arrive")
 
     def _note_unanswered(self, got: Flags, lost: Flags) -> None:
-        """A sum that too few relays answered, while they answered others, is missing to its owner and nobody else."""
+        """A sum that too few relays answered, while they answered others, is missing to its owner alone."""
         for group in np.flatnonzero(lost).tolist():
             what = f"{int(got[:, group].sum())} of T + 1 = {self._scheme.T + 1} relays answered it: its sum stays zero"
             self._remark(self._step, int(self._owners[group]), what)

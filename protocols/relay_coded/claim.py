@@ -75,13 +75,13 @@ def _leak_of_hosts(k_min: int, contributors: Contributors, *, anonymous: bool) -
 
 
 def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]:
-    everybody = {Role.RELAY: T, Role.SILO: _MANY, Role.DEVICE: _MANY, Role.SERVER: 1}
+    all_roles = {Role.RELAY: T, Role.SILO: _MANY, Role.DEVICE: _MANY, Role.SERVER: 1}
     silos, relays = {Role.SILO: _MANY, Role.SERVER: 1}, {Role.RELAY: T, Role.SERVER: 1}
     promises = [
-        (Secret.EMBEDDING, everybody, f"up to T = {T} relays, with any silos and devices but the sender, learn of "
+        (Secret.EMBEDDING, all_roles, f"up to T = {T} relays, with any silos and devices but the sender, learn of "
             f"embeddings and gradients no more than the sums that those devices are entitled to, each over at least "
             f"{k_min} messages"),
-        (Secret.PARAMETER_GRADIENT, everybody,
+        (Secret.PARAMETER_GRADIENT, all_roles,
             "a silo learns the sum of its devices' parameter gradients and no single one"),
         (Secret.FOREIGN_NODE, silos,
             "silos forward ciphertexts of one size, one a device and relay, and see no node of another silo"),

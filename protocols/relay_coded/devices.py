@@ -391,7 +391,7 @@ class Devices(CheckpointedMachine):
 
     def _numbers_of(self, parties: Ids) -> Array:
         numbers = self._opened["numbers"].astype(np.uint32)
-        if (numbers == numbers[:1]).all():  # nobody was silent in an opening
+        if (numbers == numbers[:1]).all():  # no device was silent in an opening
             return np.broadcast_to(numbers[:1], parties.shape)
         return numbers[self._place(parties)]
 

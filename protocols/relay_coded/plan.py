@@ -249,7 +249,7 @@ def passes(grouping: Grouping, scheme: Parameters) -> dict[Direction, tuple[Grou
 def _tellings(
     way: Grouping, parties: Ids, groups: Ids, senders: Ids, paths: Circuits | None
 ) -> tuple[Tellings, Tellings, Ids, Tellings, Tellings, Ids, Ids]:
-    """What is told: to those that are known and by way of others; see `CircuitPlan`."""
+    """What is sent, to known receivers and via others; see `CircuitPlan`."""
     of_group, of_row = way.group_owner[way.target], way.row_owner[way.source]
     abroad = np.flatnonzero(of_group != of_row)
     every = Tellings(of_group[abroad], of_row[abroad], way.target[abroad], np.empty(len(abroad), dtype=np.int64))

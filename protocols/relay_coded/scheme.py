@@ -1,4 +1,4 @@
-"""Message passing over relays: a repair of Secret Message Passing in which nobody can read a message.
+"""Message passing over relays: a repair of Secret Message Passing in which no party can read a message.
 
 Every message is shared among R relays by Shamir's scheme of degree T; the first T shares are masks that relays expand
 from keys or seeds, so that a message is as long as its row and not T + 1 times that. Relays add up the shares under a
@@ -54,7 +54,7 @@ LARGEST_GRADIENT = 2.0**16
 
 EXACT_BITS = 52
 TIMES_MEAN = 3
-"""Messages that everybody sends, over the mean number of neighbours, unless a number is given."""
+"""Messages that every device sends, over the mean number of neighbours, unless a number is given."""
 
 
 class Profile(StrEnum):
@@ -94,7 +94,7 @@ class RelayCoded(Scheme):
         bound: largest magnitude of one value, in the values' own unit.
         fraction_bits: bits behind the binary point; None takes as many as the largest sum allows.
         profile: what relays may know of who talks to whom.
-        max_degree: D, most partners of a device where the graph is hidden, and how many messages everybody sends; None
+        max_degree: D, most partners of a device where the graph is hidden, and how many messages each sends; None
             takes three times the mean number of neighbours, rounded down. Neighbours agree on partners, see `partners`.
         small_groups: what becomes of a device with fewer partners than k_min where the graph is hidden.
         contributors: which messages k_min counts: all, or those of other silos than the receiver's.
@@ -136,7 +136,7 @@ class RelayCoded(Scheme):
         "keys",
     )
     uses_keys: ClassVar[bool] = False
-    """Where one process hosts everybody, the session's name is drawn with the keys."""
+    """Where one process hosts all parties, the session's name is drawn with the keys."""
 
     @classmethod
     def of_parameters(cls, values: Mapping[str, Any]) -> Self:
@@ -212,7 +212,7 @@ class RelayCoded(Scheme):
         return None
 
     def refuses_hosting(self, *, devices: bool) -> str | None:
-        """None, but for a hidden graph whose degrees nobody bounds, or whose silos add up; see `HostedScheme`."""
+        """None, except for a hidden graph whose degrees are not bounded, or whose silos add up; see `HostedScheme`."""
         if self.anonymous and not devices:
             return "silos add up beforehand; take profile graph-shown"
         if self.anonymous and self.max_degree is None:
@@ -236,7 +236,7 @@ class RelayCoded(Scheme):
         return replace(self, field=PrimeField(MERSENNE_61), bound=LARGEST_GRADIENT, fraction_bits=bits)
 
     def partnering(self, grouping: Grouping) -> Partnering | None:
-        """Partners where counts must not tell, of whom nobody has more than all send.
+        """Partners where counts must reveal nothing, of whom no device has more than all send.
 
         Raises:
             InputError: rows travel one way alone between two devices.
@@ -249,7 +249,7 @@ class RelayCoded(Scheme):
         return Partnering(most, self.k_min, self.small_groups, self.contributors)
 
     def among(self, partners: Partnering) -> RelayCoded:
-        """The scheme in which everybody sends as many messages as it may have partners."""
+        """The scheme in which every device sends as many messages as it may have partners."""
         return replace(self, max_degree=partners.most)
 
     def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:
@@ -304,7 +304,7 @@ class RelayCoded(Scheme):
 
         Args:
             topology: with its relays; in a process that hosts some parties alone, the messages that concern these.
-            session: 16 public bytes, different in every session; not used where one process hosts everybody.
+            session: 16 public bytes, different in every session; not used where one process hosts all parties.
             draws: coins of those parties.
             hosted: int64 [k], party identifiers; all that take part unless given.
             names: not used.

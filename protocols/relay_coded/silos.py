@@ -542,7 +542,7 @@ class Silos(CheckpointedMachine):
         self._queue.append(out)
 
     def _arrays(self) -> dict[str, Array]:
-        """Routes, and what waits to be handed on; not behind a tape axis."""
+        """Routes, and what waits to be forwarded; not behind a tape axis."""
         flags = [self._stage, self._attempts, self._number, self._age]
         flags += [self._opening, self._asked, self._passed, self._forced]
         arrays: dict[str, Array] = {"flags": np.array(flags, dtype=np.int64)}

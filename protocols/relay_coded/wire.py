@@ -61,7 +61,7 @@ class Wire:
             ends: int64 [m] senders and receivers.
             size: bytes that one message is counted as.
             fields: [m, ...], the same on all tapes, or [*tapes, m, ...].
-            sealed: whether somebody behind the receivers alone can open them.
+            sealed: whether only a party behind the receivers can open them.
         """
         spread = fields
         if self._tapes:
