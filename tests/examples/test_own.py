@@ -19,6 +19,7 @@ from tests.error_codes import about
 from tests.graphs import two_communities
 
 OWN = Path(__file__).parents[2] / "examples" / "own"
+SCHEME = OWN.parent / "scheme"
 SCHEMES = ("plaintext", "secmp", "relay-coded[k_min=1]")
 
 
@@ -37,8 +38,9 @@ def propagation(own: Path) -> ModuleType:
 
 
 @pytest.fixture
-def pads(own: Path) -> ModuleType:
-    return importlib.import_module(next(own.glob("dealt_pads.py")).stem)
+def pads(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(SCHEME))
+    return importlib.import_module(next(SCHEME.glob("*.py")).stem)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def graph() -> FederatedGraph:
     return two_communities(devices=48, silos=3)
 
 
-@pytest.mark.parametrize("file", sorted(OWN.glob("*.py")), ids=lambda file: file.name)
+@pytest.mark.parametrize("file", sorted([*OWN.glob("*.py"), *SCHEME.glob("*.py")]), ids=lambda file: file.name)
 def test_files_have_forty_lines_at_most(file: Path) -> None:
     """A page that is copied from is short."""
     assert len(file.read_text(encoding="utf-8").splitlines()) <= 40

@@ -34,8 +34,8 @@ def _seen(modulus: int, share: float, number: int) -> bool:
 
 
 def _dealt(runs: int) -> tuple[float, int]:
-    """The scheme of `examples/own/dealt_pads.py`, with pads of 0 in some places, the same ones in all steps."""
-    sys.path.insert(0, str(ROOT / "examples" / "own"))
+    """The scheme of `examples/scheme/dealt_pads.py`, with pads of 0 in some places, the same ones in all steps."""
+    sys.path.insert(0, str(ROOT / "examples" / "scheme"))
     pads = importlib.import_module("dealt_pads")
     (subject,) = FedAvg(epochs=1).plan(None, [{"server": pads.DealtPads()}]).subjects
     found = 0

@@ -42,7 +42,7 @@ clients, rounds, train_locally = [data, data, data], 1, lambda model, client: mo
 from flwr.clientapp import ClientApp; from flwr.serverapp.strategy import FedAvg
 from fgl_secure.flower import SecureAggregationMod, SecureAggregationStrategy
 """,
-    "docs/audit_your_run.md": f"import sys; sys.path.insert(0, {str(ROOT / 'examples' / 'own')!r})",
+    "docs/audit_your_run.md": f"import sys; sys.path.insert(0, {str(ROOT / 'examples' / 'scheme')!r})",
     "docs/your_own.md": GRAPHS + f"import sys; sys.path.insert(0, {str(ROOT / 'examples' / 'own')!r})",
 })  # fmt: skip
 """By page, what stands for what its reader has."""
