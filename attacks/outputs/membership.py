@@ -22,7 +22,7 @@ MANY = 64
 """Shadow models from which on each node has a variance of its own (Carlini et al., S&P 2022, section V-B)."""
 
 
-def logits_of(log_probability: Floats) -> Floats:
+def _logits_of(log_probability: Floats) -> Floats:
     """log(p / (1 - p)), which is close to normal over models (Carlini et al., S&P 2022, section V-A)."""
     p = np.exp(log_probability)
     return np.asarray(np.log(np.maximum(p, LEAST)) - np.log(np.maximum(1 - p, LEAST)))
@@ -36,14 +36,14 @@ def lira_online(target: Floats, shadows: Floats, members: Flags) -> Floats:
         shadows: float64 [m, n], those of shadow models.
         members: bool [m, n], the nodes that each shadow model was trained on.
     """
-    inside, outside, value = _normal(shadows, members), _normal(shadows, ~members), logits_of(target)
+    inside, outside, value = _normal(shadows, members), _normal(shadows, ~members), _logits_of(target)
     return np.asarray(norm.logpdf(value, *inside) - norm.logpdf(value, *outside))
 
 
 def lira_offline(target: Floats, shadows: Floats, members: Flags) -> Floats:
     """The same without models that were trained on a node: how far its logit exceeds those of models that were not."""
     mean, deviation = _normal(shadows, ~members)
-    return np.asarray((logits_of(target) - mean) / deviation)
+    return np.asarray((_logits_of(target) - mean) / deviation)
 
 
 def _normal(shadows: Floats, chosen: Flags) -> tuple[Floats, Floats]:
@@ -51,7 +51,7 @@ def _normal(shadows: Floats, chosen: Flags) -> tuple[Floats, Floats]:
 
     With fewer than `MANY` models all nodes share one variance. A node without a chosen model takes the mean of all.
     """
-    logits, count = logits_of(shadows), chosen.sum(axis=0)
+    logits, count = _logits_of(shadows), chosen.sum(axis=0)
     total = np.where(chosen, logits, 0).sum(axis=0)
     overall = total.sum() / max(count.sum(), 1)
     mean = np.where(count > 0, total / np.maximum(count, 1), overall)

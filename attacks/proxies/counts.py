@@ -1,4 +1,10 @@
-"""From sums of proxies to what clients contributed: counts by class, single nodes, and what one more node changes."""
+"""From sums of proxies to what clients contributed: counts by class, single nodes, and what one more node changes.
+
+The proxy of a node that a client adds between two rounds: n times the new mean less n - 1 times the old one. That is
+exact while the other nodes' proxies stay as they are, and off by n - 1 times what these move by otherwise. Where the
+server only has sums, what is known of the client that adds the node is how the sums change, and the mean proxy of all
+clients stands for the client's own.
+"""
 
 from __future__ import annotations
 

@@ -8,6 +8,10 @@ repeat; the library's own randomness hides it on its way and goes into nothing e
 Where both ends publish offers, either may answer: parties that tell each other something at one time each wrap a
 secret for what they say. What is wrapped then is sealed under both kinds of keys, so that nobody else, such as a
 server that passes it on, can put something of its own in its place, which would leave X25519 alone to hide a key.
+
+A message is sealed for a public key by a sender that stays unnamed. One ephemeral X25519 key may serve several
+receivers of one message (Bellare, Boldyreva and Staddon 2003). The key of a seal is HKDF-SHA256 of the X25519 and the
+encapsulated secret; `info` has both public keys and the ciphertext.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ class _People:
             result = dict(_send_turns(self._grid, {node: Turn(self._session, WHO, {}) for node in new}))
             self._asked |= set(result.values())
             self._open |= result
-        for identifier, reply in replies(self._grid, self._open):
+        for identifier, reply in _replies(self._grid, self._open):
             node = self._open.pop(identifier)
             if reply.has_error():
                 self._failures[node] += reply.error.code not in _LOST
@@ -239,7 +239,7 @@ class _Asking:
         moved = [p for p in self.waiting if p in self._at and self._people.node_of(p) != self._at[p]]
         due = [party for party in self.waiting if party in moved or self._again[party] <= now]
         self._send(due)
-        for identifier, reply in replies(self._grid, self._open):
+        for identifier, reply in _replies(self._grid, self._open):
             self._hear(self._open.pop(identifier), reply)
         self.failed.sort()
 
@@ -285,7 +285,7 @@ def _send_turns(grid: Grid, turns: Mapping[int, Turn]) -> Iterator[tuple[str, in
                 yield identifier, node
 
 
-def replies(grid: Grid, identifiers: Mapping[str, int]) -> Iterator[tuple[str, Message]]:
+def _replies(grid: Grid, identifiers: Mapping[str, int]) -> Iterator[tuple[str, Message]]:
     """What has come of messages with these names, each once."""
     message_ids: set[str] = set()
     for reply in list(grid.pull_messages(list(identifiers))) if identifiers else ():

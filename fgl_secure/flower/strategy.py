@@ -1,4 +1,7 @@
-"""The server's side on Flower: a strategy around another, which then only ever sees means."""
+"""The server's side on Flower: a strategy around another, which then only ever sees means.
+
+The `Grid` that the other strategy gets passes its training messages only as sums.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ An entry point of group `fgl_secure.datasets` names a `GraphDataset`, or a `Grap
 
 Photo, CS, Physics and DBLP are published as one .npz of plain arrays (gnn-benchmark, Shchur et al. 2018, and
 graph2gauss, 2018). FedSage+ and Fed2GNN call CS "MSAcademic".
+
+Cora, CiteSeer and PubMed come as pickles, which are read without running what is in them.
 """
 
 from __future__ import annotations

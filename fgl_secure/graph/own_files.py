@@ -1,6 +1,9 @@
 """A user's own graph and silo assignment: arrays in the forms in which people have them, and files of plain arrays.
 
 A file holds nothing that could run. What is dropped, not used or missing is said in a `DataWarning`, a line each.
+
+Raw files of known data sets are found, or downloaded into the cache. A folder with raw files that a caller names is
+only read.
 """
 
 from __future__ import annotations

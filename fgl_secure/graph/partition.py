@@ -1,4 +1,4 @@
-"""Assigning the nodes of one graph to silos, as the literature does it for experiments."""
+"""Which silo has which node, as the literature deals them, and which nodes train, choose and test a model."""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@
 With the powers of the normalised adjacency that they rest on, as a party with the whole graph computes them.
 
 All of them are functions of a graph's edges, its features and labels are not looked at.
+
+The objective of Node2Vec (Grover and Leskovec, KDD 2016) is that of PyTorch Geometric's class, down to its float32
+rounding. That class needs a compiled library that can't be had as a package everywhere, and spends most of its time on
+copies; here the gradient is summed up pair by pair.
 """
 
 from __future__ import annotations

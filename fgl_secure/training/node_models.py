@@ -1,4 +1,7 @@
-"""Models of one client's graph, whose edges it all knows: GCN, GraphSAGE, DAGNN and a perceptron."""
+"""Models of one client's graph, whose edges it all knows: GCN, GraphSAGE, DAGNN and a perceptron.
+
+Federated averaging of one such model is here as well: its clients each have a graph of their own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clients of a sum under a CKKS key that they share.
+"""Clients of a sum under a CKKS key that they share, and the server, which forwards the sealed key and adds.
 
 KEYS: clients publish keys. SHARES: the first few, one more than may drop out, make a CKKS key pair each and seal it for
 the others; the server forwards that of the first that is still there. VECTORS: clients encrypt, and tag what they

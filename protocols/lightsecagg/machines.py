@@ -1,4 +1,4 @@
-"""Clients of LightSecAgg: what they check, answer and forget in each stage (So et al. 2022, algorithm 1, and a vote).
+"""Clients and server of LightSecAgg: what they check, answer and forget (So et al. 2022, algorithm 1, and a vote).
 
 KEYS: every client publishes a fresh key. SHARES: it hears the others' keys and seals for each of them a coded mask.
 VECTORS: it gets those of the others, and hands in its vector under its mask, and under one that it shares with a

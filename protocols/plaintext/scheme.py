@@ -235,7 +235,7 @@ class _Party(StepwiseMachine):
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: on_every_tape}, self._tape_axes)
 
 
-class Owners(_Party):
+class _Owners(_Party):
     """Owners of rows and of sums, who send each other rows and add up."""
 
     def receive(self, messages: Messages) -> None:
@@ -441,7 +441,7 @@ class Plaintext(Scheme):
         g, terms = topology.grouping, SumTerms(repr(self), topology, session, draws.batch_shape)
         owners = select_hosted(hosted, g.owners)
         least = self.minimum_group if topology.name == NEIGHBOURS else 1
-        result: tuple[SumMachine, ...] = (Owners(owners, terms, least),)
+        result: tuple[SumMachine, ...] = (_Owners(owners, terms, least),)
         if topology.name in (CLIENTS, SERVER):
             clients, adder = select_hosted(hosted, g.row_owner), select_hosted(hosted, g.group_owner)
             threshold = self.threshold_for(len(g.row_owner))

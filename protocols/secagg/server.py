@@ -1,4 +1,7 @@
-"""The server of one sum, as far as it is alike under all schemes: whose answers are in, and everybody's keys."""
+"""The server of one sum, as far as it is alike under all schemes: whose answers are in, and everybody's keys.
+
+Where another party is entitled to the sum, it agrees on a mask with every client, and takes them from the sum.
+"""
 
 from __future__ import annotations
 

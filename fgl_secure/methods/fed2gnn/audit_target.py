@@ -1,4 +1,4 @@
-"""Fed2GNN and its like under each scheme for their hop sums: what they promise, and how they are audited."""
+"""Fed2GNN and its like under each scheme for their hop sums: what they promise, and their runs for attacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Fed2GNN (Algorithms 1 and 2) as one client runs it: sums over trees, trees from sums, and averaging of models."""
+"""Fed2GNN (Algorithms 1 and 2) as one client runs it: sums over trees, trees from sums, and averaging of models.
+
+A client's trees grow one level after the other, from sums alone (Fed2GNN, Algorithm 2). A level is decoded into single
+nodes, or one node with the mean of the level stands for all of it (the last layer of the paper's trees, "a single
+node", and every layer below the decoded ones here). A node that stands for n others is joined to its father with
+weight n, which for linear propagation of sums is what n nodes of one degree would do.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FedVN under each scheme for sums of updates: what it promises, and how it is trained and audited."""
+"""FedVN under each scheme for sums of updates: what it promises, how it is trained, and its runs for attacks."""
 
 from __future__ import annotations
 

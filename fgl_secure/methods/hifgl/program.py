@@ -1,4 +1,7 @@
-"""HiFGL (KDD 2024, 4.1) as one silo runs it: devices compute, the silo optimises its model, the server averages."""
+"""HiFGL (KDD 2024, 4.1) as one silo runs it: devices compute, the silo optimises its model, the server averages.
+
+In node regression every device has a real value, and silos fit the values by squared error.
+"""
 
 from __future__ import annotations
 
