@@ -1,10 +1,9 @@
 """Planted leaks: changes to the source after which some parties learn a secret, and the audits that must see it.
 
 Every TOML file in this folder holds some: a name, what leaks, the run that is audited (`run`, a method and schemes),
-the guarantee that is violated (`secret` and `role`), and the places that change, as mutants have them. One with a reason
-in `left_out` is tried by hand alone. `python -m
-tests.planted` applies one after the other to a copy of the source, plays the games of the audit there, and says which
-guarantees are violated and where.
+the guarantee that is violated (`secret` and `role`), and the places that change, as mutants have them. One with a
+reason in `left_out` is tried by hand alone. `python -m tests.planted` applies one after the other to a copy of the
+source, plays the leak's game of the audit there, and says whether the guarantee is violated and where.
 """
 
 import json
