@@ -5,13 +5,13 @@ import ast
 from tests.repository.test_layers import FILES, ROOT, tree_of
 from tests.walks import files_entered
 
-MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 79_435, 337, 1_534
+MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 79_537, 319, 1_474
 """In the three packages; the aim is 60,000, 400 and 900."""
 
-MOST_TEST_LINES = 66_523
+MOST_TEST_LINES = 67_562
 """In tests/ and reproduction/reproduction_tests/; the aim is 50,000."""
 
-MOST_FILES = {"mean": 40, "neighbour sum": 32, "audit": 99}
+MOST_FILES = {"mean": 40, "neighbour sum": 29, "audit": 86}
 """Files that one call enters at most; the aim is 25, 25 and 110."""
 
 
