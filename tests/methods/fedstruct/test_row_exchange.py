@@ -254,7 +254,7 @@ def test_a_table_that_never_fits_is_an_error(monkeypatch: pytest.MonkeyPatch) ->
     def overfull(*_: object) -> None:
         raise SketchOverfullError("full")
 
-    monkeypatch.setattr(row_exchange, "unpacked_sum", overfull)
+    monkeypatch.setattr(row_exchange, "_unpacked_sum", overfull)
     with pytest.raises(SketchOverfullError, check=about("sketches")):
         exchanged(drawn(7), HopSettings(2))
 
