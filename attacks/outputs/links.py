@@ -110,9 +110,7 @@ class LinkArea:
 
 def score_pairs(scores: Floats, pairs: Pairs, graph: Graph) -> LinkArea:
     """Compare scores, higher for what looks more like an edge, with the truth."""
-    first, second = pairs.ends
-    features = graph.features.astype(np.float64)
-    labels = graph.labels
+    (first, second), features, labels = pairs.ends, graph.features.astype(np.float64), graph.labels
     without = (_correlation(features[first], features[second]), (labels[first] == labels[second]).astype(np.float64))
     baseline = max(_area(each, pairs.linked) for each in without)
     value, units = _area(scores, pairs.linked), int(min(pairs.linked.sum(), (~pairs.linked).sum()))

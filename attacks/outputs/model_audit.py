@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -69,7 +70,7 @@ class ModelAudit:
 
     Attributes:
         membership: a row for each attack, query and group of nodes.
-        links: for each kind of pairs without an edge, how well answers tell neighbours.
+        links: for each kind of pairs without an edge that the graph has, how well answers tell neighbours.
         accuracy: share of correct answers about members and about others.
         shadows: number of shadow models.
     """
@@ -99,12 +100,17 @@ class ModelAudit:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each figure: attack, query, nodes, metric, value, low, high, fpr (realised), baseline."""
+        """Return a row for each figure.
+
+        Each has attack, query, nodes, metric, value, low, high, fpr (realised) and baseline, and for areas of attacks
+        on all nodes null and positive, the areas of the two controls.
+        """
         out: list[dict[str, Any]] = []
         for row in self.membership:
             of = (row.attack, row.query, row.nodes)
             if row.power is not None:
-                out.append(_figure(*of, "auc", row.power.auc, row.power.auc_interval, None, 0.5))
+                area = _figure(*of, "auc", row.power.auc, row.power.auc_interval, None, 0.5)
+                out.append(area | {"null": row.null_auc, "positive": row.shadow_auc})
             rates = (row.union or {}) if row.power is None else row.power.rates
             for allowed, rate in rates.items():
                 metric = f"tpr at {100 * allowed:g} % fpr"
@@ -156,7 +162,8 @@ def _figure(
     baseline: float,
 ) -> dict[str, Any]:
     of = {"attack": attack, "query": query, "nodes": nodes, "metric": metric}
-    return {**of, "value": value, "low": interval.low, "high": interval.high, "fpr": fpr, "baseline": baseline}
+    found = {"value": value, "low": interval.low, "high": interval.high, "fpr": fpr, "baseline": baseline}
+    return of | found | {"null": None, "positive": None}
 
 
 def _with_interval(value: float, interval: Interval) -> str:
@@ -218,9 +225,8 @@ def audit_model(
     member = _flags(members, checked.num_nodes)
     scored = checked.labels >= 0
     if (member & scored).sum() in (0, scored.sum()):
-        raise InputError(
-            f"members must be some of the {int(scored.sum())} labelled nodes, and not all; found {int(member.sum())}"
-        )
+        count = int(scored.sum())
+        raise InputError(f"members must be some of {count} labelled nodes, and not all; found {int(member.sum())}")
     answers = _answers(predict, checked)
     if not isinstance(shadows, Shadows):
         shadows = train_shadows(checked, shadows, training=training, seed=seed, device=device, folder=folder)
@@ -235,8 +241,9 @@ def audit_model(
     links = {}
     if EDGES in answers and checked.edges.size:
         for negatives in NEGATIVES:
-            pairs = draw_pairs(checked, negatives, seed=seed)
-            links[negatives] = score_pairs(answer_distances(last, pairs), pairs, checked)
+            with suppress(InputError):  # a graph may have no pairs of the kind
+                pairs = draw_pairs(checked, negatives, seed=seed)
+                links[negatives] = score_pairs(answer_distances(last, pairs), pairs, checked)
     accuracy = float(right[member & scored].mean()), float(right[~member & scored].mean())
     return ModelAudit(tuple(rows), links, accuracy, len(shadows.members))
 
@@ -281,9 +288,7 @@ class _Subject:
             for name, scores in _scores(shadows[target], shadows[others], inside[others]).items():
                 both = (area(scores[member], scores[~member]), area(scores[inside[target]], scores[~inside[target]]))
                 areas.setdefault(name, []).append(both)
-        return {
-            name: (float(np.mean(each, axis=0)[0]), float(np.mean(each, axis=0)[1])) for name, each in areas.items()
-        }
+        return {name: (float(null), float(own)) for name in areas for null, own in [np.mean(areas[name], axis=0)]}
 
     def _subpopulations(self, nodes: np.ndarray) -> list[tuple[str, Flags]]:
         ends = np.concatenate([self.graph.edges, self.graph.edges[::-1]], axis=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -87,7 +86,6 @@ def model_leakage(
     seed: int = 0,
     device: str = "cpu",
     folder: Path | str | None = None,
-    step: Callable[[], object] = lambda: None,
 ) -> ModelLeakage:
     """Train graph networks on random halves of a graph, and attack some of them with the others as shadow models.
 
@@ -99,7 +97,6 @@ def model_leakage(
         seed: of subsets and training.
         device: "cpu" or "cuda".
         folder: where finished models are kept, so that a call that was stopped goes on.
-        step: called after each attacked model.
 
     Returns:
         The audits, and means over them.
@@ -127,5 +124,4 @@ def model_leakage(
             return joined if edges.shape[1] else apart
 
         audits.append(audit_model(answer, graph, models.members[target], shadows=left, seed=seed))
-        step()
     return ModelLeakage(tuple(audits))

@@ -11,17 +11,17 @@ import json
 import os
 import warnings
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
 import torch
 from scipy import sparse
 from torch.nn import functional
 
-from fgl_secure.errors import InputError
+from fgl_secure.errors import DeviceUnavailableError, InputError
 from fgl_secure.graph import Graph
-from fgl_secure.typing import Flags, Ids
+from fgl_secure.typing import Flags
 
 BATCH = 16
 """Models that are trained together."""
@@ -104,6 +104,7 @@ def train_shadows(
 
     Raises:
         InputError: there are fewer than four labelled nodes or only one class, or the count is below 2.
+        DeviceUnavailableError: the device is "cuda", and torch finds none.
 
     Examples:
         >>> from fgl_secure.graph import load
@@ -112,6 +113,8 @@ def train_shadows(
     """
     if count < 2:
         raise InputError(f"count must be at least 2 shadow models; found {count}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise DeviceUnavailableError("device 'cuda' needs a CUDA device that torch can use; found none")
     options = training or ShadowTraining()
     batch = _Batch(graph, options, torch.device(device))
     parts = []
@@ -131,11 +134,10 @@ def train_shadows(
 
 def _key(graph: Graph, options: ShadowTraining, seed: int, start: int) -> str:
     """A name for one batch: equal for equal inputs."""
-    digest = 0
+    digest = sha256(json.dumps([asdict(options), seed, start, BATCH]).encode())
     for values in (graph.labels, graph.edges, graph.features):
-        digest = crc32(np.ascontiguousarray(values).tobytes(), digest)
-    text = json.dumps([asdict(options), seed, start, BATCH, digest])
-    return f"shadows-{crc32(text.encode()):08x}-{digest:08x}-{start}"
+        digest.update(np.ascontiguousarray(values).tobytes())
+    return f"shadows-{digest.hexdigest()[:32]}-{start}"
 
 
 def _keep(path: Path, part: tuple[Flags, np.ndarray, np.ndarray]) -> None:
@@ -152,7 +154,6 @@ class _Batch:
 
     def __init__(self, graph: Graph, options: ShadowTraining, device: torch.device) -> None:
         self._options, self._device = options, device
-        self._labels: Ids = graph.labels
         self._labelled = np.flatnonzero(graph.labels >= 0)
         self._classes = int(graph.labels.max(initial=-1)) + 1
         if len(self._labelled) < 4:

@@ -286,7 +286,7 @@ def _words(value: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _withheld_entries(opening: Opening) -> Mapping[str, Flags]:
-    """For each tensor, in its shape, which entries stay closed; empty where all are opened whoever contributes."""
+    """For each tensor, in its shape, which entries stay closed; empty where all are opened in any case."""
     if opening.opened is None:
         return {}
     closed = ~read_entries(opening.opened, opening.layout.size)

@@ -209,7 +209,7 @@ class Cryptography:
         return self._offer(secret).public
 
     def usable(self, public: bytes) -> bool:
-        """Whether a public key is no point of low order, which agrees on the same secret with everybody.
+        """Whether a public key is no point of low order, which agrees on the same secret with all parties.
 
         It holds an ML-KEM key where there must be one.
         """
@@ -305,7 +305,7 @@ class Cryptography:
         return self._sealed.entries(count) * self._sealed.dtype.itemsize + TAG_BYTES
 
     def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
-        """Elements [count] that only the other owner of the key can open, and nobody else can have sealed.
+        """Elements [count] that only the other owner of the key can open, and that no other party can have sealed.
 
         AES-256-GCM under a key for this message alone.
         """
@@ -316,7 +316,7 @@ class Cryptography:
         """What was sealed: elements [count].
 
         Raises:
-            ProtocolError: it was sealed under another key, in another sum, by or for somebody else, or changed on the
+            ProtocolError: it was sealed under another key, in another sum, by or for another party, or changed on the
                 way; or it holds no elements.
         """
         try:
@@ -332,13 +332,13 @@ class Cryptography:
         return self._sealed.read(np.frombuffer(plain, dtype=self._sealed.dtype), count).copy()
 
     def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:
-        """A party's word to another of what it was told: HMAC-SHA256, of which `vote_bytes` travel."""
+        """A party's word to another of what it received: HMAC-SHA256, of which `vote_bytes` travel."""
         return hmac.digest(_derive_pair_key(key, context, KeyPurpose.VOTE, sender, receiver), digest, "sha256")[
             :TAG_BYTES
         ]
 
     def is_vote(self, said: bytes, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bool:
-        """Whether somebody's word is for a digest, compared in constant time."""
+        """Whether a party's word is for a digest, compared in constant time."""
         return hmac.compare_digest(said, self.vote(key, context, sender, receiver, digest))
 
     def words(self, length: int, neighbours: int) -> int:  # noqa: ARG002  # a seed, however long the masks

@@ -92,10 +92,10 @@ _EVALUATE = "evaluate"
 
 
 class SecuredGrid(Grid):
-    """Another Grid, but for training: `send_and_receive` runs a round of secure aggregation and returns one reply.
+    """Another Grid, except in training: `send_and_receive` runs a round of secure aggregation and returns one reply.
 
     That reply has the weighted mean for its arrays, and for metrics the sum of the weights under the weight's name
-    and the means of the metrics that were asked for. For every node that is not in the mean there is an error reply.
+    and the means of the requested metrics. For every node that is not in the mean there is an error reply.
     A round that fails gives error replies only, which strategies take as a round without results. Replies to an
     evaluation that no mean can be made of are left out.
 

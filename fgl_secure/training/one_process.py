@@ -99,7 +99,7 @@ class _ClearGradients:
             self._channel.send(Phase.GRADIENT, now, self._devices, self._silos, factor.payload, wire_bytes=size)
 
     def count(self, sizes: Sizes, step: Step) -> None:
-        """The same messages where nobody looks at them."""
+        """The same messages, unobserved."""
         for layer, entries in sizes:
             now, size = replace(step, layer=layer), FLOAT_BYTES * entries
             self._channel.send_sizes(Phase.GRADIENT, now, self._devices, self._silos, size)

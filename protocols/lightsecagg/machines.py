@@ -87,7 +87,7 @@ class LightSecAggServer(AggregationServer):
         return self._forward_boxes(boxes, shared, self._told, self.now)
 
     def _forward_boxes(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
-        """Client by client: all boxes together are as large as what everybody shared."""
+        """Client by client: all boxes together are as large as what all clients shared."""
         nothing = np.zeros(self._box_bytes, dtype=np.uint8)
         for client in np.flatnonzero(shared).tolist():
             others = [u for u in range(len(shared)) if u != client]
@@ -138,7 +138,7 @@ class LightSecAggServer(AggregationServer):
         return hear
 
     def _decode(self) -> Iterable[Messages]:
-        """Takes the sum of the masks away; a receiver that is somebody else hears what is left.
+        """Takes the sum of the masks away; a receiver that is another party hears what is left.
 
         Raises:
             ProtocolError: answers contradict each other, or the sum is beyond what so many vectors can reach.

@@ -206,7 +206,7 @@ class _Party(StepwiseMachine):
 
     @property
     def sums(self) -> Array | None:
-        """[h, d] without a tape axis; whoever asks may write to it."""
+        """[h, d] without a tape axis; the caller may write to it."""
         return self._kept.get(SUMS)
 
     def _add(self) -> Array:

@@ -314,7 +314,7 @@ class AggregationServer(AggregationMachine):
         self._check_head(messages, self.phases, due)
         stage = self.phases[messages.phase]
         if self.terms.split and stage is Stage.KEYS and messages.senders.tolist() == [self.terms.receiver]:
-            # The key of a receiver that is somebody else.
+            # The key of a receiver that is another party.
             c = self._crypto
             key = bytes_of(messages, "sealing", c.public_bytes)
             signature = bytes_of(messages, "signature", c.signature_bytes)

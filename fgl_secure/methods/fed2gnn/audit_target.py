@@ -174,7 +174,7 @@ def _run(
 
 
 def _public(setting: HopSetting, grouping: Grouping) -> PublicParameters:
-    """What everybody knows of a scheme at work on pairs of clients and nodes: also how finely rows are rounded."""
+    """What all parties know of a scheme at work on pairs of clients and nodes: also how finely rows are rounded."""
     scheme, rows = setting.scheme, setting.rows
     fixed = scheme.fixed_point(max(grouping.largest_group, 1))
     if fixed is None:
@@ -209,7 +209,7 @@ def _in_the_clear() -> RecordedRun:
 
 
 CONTROLS: Makers = MappingProxyType({FED2GNN: _in_the_clear})
-"""What attacks on hop sums must break, by name; made when it is first asked for."""
+"""What attacks on hop sums must break, by name; made on first use."""
 
 
 REFUSAL = "refusal of sums over fewer than k_min clients"

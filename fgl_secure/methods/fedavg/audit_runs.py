@@ -360,4 +360,4 @@ CONTROLS: Makers = MappingProxyType({
     FEDAVG_PAIRS: _pairs,
     FEDAVG_SMOOTH: _smooth,
 })  # fmt: skip
-"""What attacks on updates must break, by name; each is made when it is first asked for."""
+"""What attacks on updates must break, by name; each is made on first use."""

@@ -426,4 +426,4 @@ def _rounds() -> RecordedRun:
 
 
 CONTROLS: Makers = MappingProxyType({FEDSPRAY: _one_round, FEDSPRAY_SUM: _sum, FEDSPRAY_ROUNDS: _rounds})
-"""What attacks on proxies must break, by name; each is made when it is first asked for."""
+"""What attacks on proxies must break, by name; each is made on first use."""

@@ -248,4 +248,4 @@ CONTROLS: Makers = MappingProxyType({
     FEDSTRUCT_QUERIES: _counted_run,
     FEDSTRUCT_HOPWISE: _hop_by_hop,
 })  # fmt: skip
-"""What attacks on structure must break, by name; each is made when it is first asked for."""
+"""What attacks on structure must break, by name; each is made on first use."""

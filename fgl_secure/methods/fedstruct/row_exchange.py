@@ -142,10 +142,10 @@ class _TermRange:
         return bool(self.limit // whole < 2 ** (precision or FEWEST_FRACTION_BITS))
 
     def bits(self, shape: tuple[int, int], precision: int | None, scheme: str) -> int:
-        """Bits behind the binary point for terms of a shape: those asked for, or as many as fit.
+        """Bits behind the binary point for terms of a shape: those requested, or as many as fit.
 
         Raises:
-            InputError: not one bit fits, or fewer than were asked for.
+            InputError: not one bit fits, or fewer than were requested.
         """
         widest = LinearSketch(shape, 1, 0, self.splits(shape, precision)).largest_factor()
         room = self.limit // (2 * self.terms * self.largest_degree * widest)

@@ -206,7 +206,7 @@ def _record_rounds(graphs: GraphSet, preset: FedVNPreset, what: str) -> Recorded
 
 
 CONTROLS: Makers = MappingProxyType({FEDVN: _rounds, FEDVN_SKEWED: _skewed_run})
-"""What attacks on virtual nodes must break, by name; each is made when it is first asked for."""
+"""What attacks on virtual nodes must break, by name; each is made on first use."""
 
 
 CLEAR_LEAKS = leaks(

@@ -224,4 +224,4 @@ _MADE: dict[str, Callable[[], RecordedRun]] = {
 }
 
 CONTROLS: Makers = MappingProxyType({name: cache(make) for name, make in _MADE.items()})
-"""What attacks on message passing must break, by name; each is made when it is first asked for."""
+"""What attacks on message passing must break, by name; each is made on first use."""

@@ -92,7 +92,11 @@ def test_neighbours_have_close_answers() -> None:
 def test_figures_form_a_table() -> None:
     audit = audit_model(_target, GRAPH, np.flatnonzero(SHADOWS.members[-1]), shadows=_others())
     frame = audit.to_dataframe()
-    assert list(frame.columns) == ["attack", "query", "nodes", "metric", "value", "low", "high", "fpr", "baseline"]
+    columns = ["attack", "query", "nodes", "metric", "value", "low", "high", "fpr", "baseline", "null", "positive"]
+    assert list(frame.columns) == columns
+    controlled = frame[(frame.metric == "auc") & frame.null.notna()]
+    assert len(controlled) == 8  # four attacks, asked with and without edges
+    assert (controlled.positive > controlled.null).all()
     assert len(frame) == len(audit.rows())
     assert ((frame.low <= frame.value) & (frame.value <= frame.high)).all()
     assert "16 shadow models" in repr(audit)
@@ -195,6 +199,14 @@ _HALF = np.arange(NODES // 2)
 def test_nonsense_is_refused(call: Callable[[], object], argument: str) -> None:
     with pytest.raises(InputError, check=about(argument)):
         call()
+
+
+def test_kinds_of_pairs_that_a_graph_lacks_are_left_out() -> None:
+    """Nodes joined two by two: no two nodes are two hops apart."""
+    ends = np.arange(NODES).reshape(2, -1)
+    couples = Graph.from_arrays("couples", GRAPH.features, GRAPH.labels, np.concatenate([ends, ends[::-1]], axis=1))
+    audit = audit_model(_UNIFORM, couples, _HALF, shadows=2, training=ShadowTraining(hidden=4, epochs=2))
+    assert set(audit.links) == {"random", "same class"}
 
 
 def test_a_graph_without_edges_is_asked_for_features_alone() -> None:
