@@ -673,7 +673,10 @@ class Devices(CheckpointedMachine):
             sums = np.take(self._wire.elements(messages, wire.SUM, field.dtype, field.modulus), rows, axis=-2)
             good = np.ones(len(rows), dtype=np.bool_)
         else:
-            hidden, keys = np.take(messages[wire.SUM], rows, axis=self._wire.axes), self._opened["fetch keys"][j, at]
+            masked = messages[wire.SUM]
+            if self._crypto.expanded:
+                masked = self._wire.masked(messages, wire.SUM, field.dtype, 1)
+            hidden, keys = np.take(masked, rows, axis=self._wire.axes), self._opened["fetch keys"][j, at]
             attempt = self._attempt() if self._mixes else 0
             plain, good = self._crypto.reveal(self.now, attempt, keys, hidden, field.dtype)
             counts = plain[(0,) * self._wire.axes][:, 0].astype(np.int64)

@@ -256,11 +256,11 @@ class Relays(CheckpointedMachine):
                 raise MalformedMessageError(f"rows must have up to {wire.MOST_COORDINATES:,} coordinates")
             return
         self._wire.read(messages, wire.SLOT, "<u4")
-        share, field = messages[wire.SHARE], self._scheme.field
+        field = self._scheme.field
         if not self._mixes or not self._crypto.expanded:
             self._wire.elements(messages, wire.SHARE, field.dtype, field.modulus)
-        elif share.dtype != np.uint32 or share.ndim != self._wire.axes + 2:
-            raise MalformedMessageError(f"shares must be masked rows; found {share.dtype}")
+        else:
+            self._wire.masked(messages, wire.SHARE, field.dtype, 0)
 
     def _check_roster(self, messages: Messages) -> None:
         if not np.isin(messages.senders, self._all).all() or (messages.senders == messages.receivers).any():

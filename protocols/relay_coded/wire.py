@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fgl_secure.errors import MalformedMessageError
+from fgl_secure.protocols.relay_coded.rows import width_of
 from fgl_secure.runtime import LazyArray, Messages, Phase, Step, decode, encode
 from fgl_secure.typing import Array, Ids
 
@@ -110,6 +111,28 @@ class Wire:
             return value
         if value.size and int(value.view(f"u{kind.itemsize}").max()) >= modulus:  # negative ones are large there
             raise MalformedMessageError(f"{messages.phase.label} must hold elements of the field; at least one is not")
+        return value
+
+    def masked(self, messages: Messages, name: str, kind: np.dtype[Any], least: int) -> Array:
+        """A field of masked rows of elements, their tags in front: [*tapes, m, words].
+
+        Args:
+            messages: that arrived.
+            name: of the field.
+            kind: of the elements.
+            least: how many of them a row must have.
+
+        Raises:
+            MalformedMessageError: it is missing, or holds something else.
+        """
+        value: Array = messages[name]
+        shape, each = value.shape[self.axes + 1 :], width_of(1, kind) - width_of(0, kind)
+        whole = len(shape) == 1 and shape[0] >= width_of(least, kind) and (shape[0] - width_of(0, kind)) % each == 0
+        if value.dtype != np.uint32 or not whole:
+            raise MalformedMessageError(
+                f"field {name} of {messages.phase.label} must hold masked rows of {kind}; "
+                f"found {value.dtype} {list(value.shape)}"
+            )
         return value
 
 

@@ -1,11 +1,11 @@
 """The same code as processes that talk over TLS, on one network; runs of many processes mostly wait."""
 
 import importlib
-import multiprocessing
 import shutil
 import signal
 import ssl
-import time
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -160,27 +160,29 @@ class Quiet(LocalFederation):
         pass
 
 
-def terminated(folders: "multiprocessing.Queue[Path]") -> None:
-    """A program that waits while a federation runs."""
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    with Quiet([]) as federation:
-        folders.put(federation.folder)
-        time.sleep(PATIENCE)
+TERMINATED = """
+import time
+from tests.flower.test_processes import Quiet
+
+with Quiet([]) as federation:
+    print(federation.folder, flush=True)
+    time.sleep({patience})
+"""
 
 
 def test_sigterm_leaves_no_key_behind() -> None:
     """A program that is told to end while a federation runs leaves no server.key and no folder."""
-    fork = multiprocessing.get_context("fork")
-    folders: multiprocessing.Queue[Path] = fork.Queue()
-    process = fork.Process(target=terminated, args=(folders,))
-    process.start()
-    folder = folders.get(timeout=PATIENCE)
-    there = (folder / "server.key").exists()
-    process.terminate()
-    process.join(PATIENCE)
+    # A program of its own: one forked from this one, whose libraries run threads, may wait for them for ever.
+    command = [sys.executable, "-c", TERMINATED.format(patience=PATIENCE)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        folder = Path(process.stdout.readline().strip())
+        there = (folder / "server.key").exists()
+        process.terminate()
+        code = process.wait(PATIENCE)
     left = folder.exists()
     shutil.rmtree(folder, ignore_errors=True)
-    assert (there, left, process.exitcode) == (True, False, 128 + signal.SIGTERM)
+    assert (there, left, code) == (True, False, 128 + signal.SIGTERM)
 
 
 def test_a_handler_of_the_programs_own_stays() -> None:
