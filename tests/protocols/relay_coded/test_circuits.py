@@ -14,13 +14,15 @@ from fgl_reproduction.known_flaws.ideal_relays import IdealCryptography
 from fgl_secure.algebra.kernels import MERSENNE_31
 from fgl_secure.coins import Coins, SimulationCoins, SystemCoins
 from fgl_secure.crypto.keys import KeyAgreement, Unsealing
-from fgl_secure.protocols.relay_coded import RelayCoded
+from fgl_secure.errors import MalformedMessageError
+from fgl_secure.protocols.relay_coded import RelayCoded, wire
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.relays import Relays
 from fgl_secure.protocols.relay_coded.rows import hide_rows, reveal_rows, width_of
 from fgl_secure.protocols.relay_coded.silos import Silos
-from fgl_secure.runtime import Channel, Draws, Phase, Recording, Role, Step, Transcript
+from fgl_secure.runtime import Channel, Draws, Messages, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime.channel import Loss
+from tests.error_codes import about
 from tests.protocols.conformance import ideal, opened
 from tests.protocols.relay_coded.test_faults import VALUES, is_of_some, meshed, off_from
 from tests.protocols.relay_coded.test_privacy import between
@@ -49,6 +51,24 @@ def test_rows_come_back_and_changed_ones_are_found(kind: Any, modulus: int, coun
         changed = hidden.copy()
         changed[0, word] ^= np.uint32(1 << bit)
         assert not reveal_rows(keys, bytes(16), changed, np.dtype(kind))[1][0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind"),
+    [
+        (np.zeros((2, 3), dtype=np.uint32), np.int32),  # narrower than a tag
+        (np.zeros((2, 4), dtype=np.uint32), np.int32),  # no element where there must be one
+        (np.zeros((2, 7), dtype=np.uint32), np.int64),  # one element and a half
+        (np.zeros((2, 6, 1), dtype=np.uint32), np.int32),
+        (np.zeros((2, 6)), np.int32),
+    ],
+)
+def test_masked_rows_of_another_shape_are_refused(rows: Any, kind: Any) -> None:
+    """Before a kernel reads them."""
+    ends = np.array([0, 1]), np.array([2, 2])
+    messages = Messages(Phase.SHARE_SUMS, Step(1), *ends, {wire.SUM: rows})
+    with pytest.raises(MalformedMessageError, check=about("sum of share sums")):
+        wire.Wire(()).masked(messages, wire.SUM, np.dtype(kind), 1)
 
 
 def test_tags_are_values_of_the_polynomial_of_a_row() -> None:
