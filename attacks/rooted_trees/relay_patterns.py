@@ -66,18 +66,21 @@ class _HopPattern(Attack[ClientsOfGroups, TreeTruth]):
             return ()
         nodes, seen, actual = nodes[known], guess.clients[known], by_client[nodes[known]]
         seen = np.pad(seen, ((0, 0), (0, actual.shape[1] - seen.shape[1])))
-        shown = (
-            f"of the {len(np.unique(nodes)):,} nodes whose groups relays see, of {int(by_client.any(axis=1).sum()):,}"
-        )
+        count, most = len(np.unique(nodes)), int(by_client.any(axis=1).sum())
+        shown = f"(relays see the groups of {count:,} of {most:,} nodes with neighbours elsewhere)"
         if self.card.secret is Secret.DEGREE:
-            what = f"numbers of neighbours at other clients are counted right, {shown}."
+            what = f"numbers of neighbours at other clients are counted right {shown}."
             return (share_of_numbers("degrees", seen.sum(axis=1), actual.sum(axis=1), nodes, what),)
         if self.card.secret is Secret.FOREIGN_NODE:
-            metric, right, prior = "clients around", seen == (actual > 0), largest_share((actual > 0).astype(np.int64))
-            what = f"groups show at which clients an unnamed node has neighbours, {shown}."
+            metric, right, prior = (
+                "neighbouring clients",
+                seen == (actual > 0),
+                largest_share((actual > 0).astype(np.int64)),
+            )
+            what = f"groups show at which clients an unnamed node has neighbours {shown}."
         else:
-            metric, right, prior = "edges by client", seen == actual, largest_share(actual)
-            what = f"groups show how many edges an unnamed node has to each client, {shown}."
+            metric, right, prior = "neighbours by silo", seen == actual, largest_share(actual)
+            what = f"groups show how many edges an unnamed node has to each client {shown}."
         return (share_right(metric, right.all(axis=1), nodes, what, prior=prior),)
 
 

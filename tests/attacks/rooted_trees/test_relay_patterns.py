@@ -70,9 +70,9 @@ def test_groups_show_at_which_clients_a_node_has_neighbours(k_min: int) -> None:
     guess = named("hop-clients-relay").infer(run.transcript.views(Role.RELAY), run.public)
     assert guess is not None
     assert len(guess.tags) == 2 * len(enough)
-    found = measured(named("hop-clients-relay"), run)["clients around"]
+    found = measured(named("hop-clients-relay"), run)["neighbouring clients"]
     assert found.value == 1 > found.prior
-    assert measured(named("hop-edges-relay"), run)["edges by client"].value == pytest.approx(
+    assert measured(named("hop-edges-relay"), run)["neighbours by silo"].value == pytest.approx(
         (by_client[enough] <= 1).all(axis=1).mean()
     )
     assert measured(named("hop-degrees-relay"), run)["degrees"].value == pytest.approx(
