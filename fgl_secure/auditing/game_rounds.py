@@ -20,7 +20,7 @@ from fgl_secure.typing import Ids
 
 _Update = Mapping[str, Any]
 _Run = Callable[[str, int], Transcript]
-CHANGED = 2
+LEAST_CHANGED = 2
 """Clients at least whose updates go round."""
 
 
@@ -79,7 +79,7 @@ def play_round_games(
     """
     rounds = _Rounds(aggregator, updates, weights or [1.0] * len(updates), dropped, seed)
     stay = rounds.stay
-    return games_of_sums(aggregator.rules, rounds.run, rounds.known, stay[-1] if len(stay) > CHANGED else None)
+    return games_of_sums(aggregator.rules, rounds.run, rounds.known, stay[-1] if len(stay) > LEAST_CHANGED else None)
 
 
 def games_of_sums(rules: Rules, run: _Run, known: Sized, ally: int | None = None, steady: str = "") -> tuple[Game, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from fgl_secure.aggregation.rules import Rules
 from fgl_secure.aggregation.sums import SumRequest
 from fgl_secure.auditing.game import Game
-from fgl_secure.auditing.game_rounds import CHANGED, games_of_sums
+from fgl_secure.auditing.game_rounds import LEAST_CHANGED, games_of_sums
 from fgl_secure.coins import Coins, SimulationCoins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.flower.recorder import (
@@ -43,7 +43,7 @@ from fgl_secure.flower.recorder import (
     RecordingGrid,
     node_file,
 )
-from fgl_secure.flower.records import KEY
+from fgl_secure.flower.records import KEY, RequestRecord
 from fgl_secure.flower.strategy import SecureAggregationStrategy
 from fgl_secure.flower.terms import RoundTerms
 from fgl_secure.runtime import (
@@ -52,6 +52,7 @@ from fgl_secure.runtime import (
     MessageBatch,
     MessageKind,
     Messages,
+    Phase,
     Role,
     Step,
     Transcript,
@@ -210,21 +211,21 @@ class LocalGrid(Grid):
         run_config: Mapping[str, Any] | None = None,
     ) -> None:
         self.apps = {FIRST_NODE + index: app for index, app in enumerate(apps)}
-        run, configs = uuid4().int >> 66, dict(zip(self.apps, node_configs, strict=True))
+        self._run, configs = Run.create_empty(uuid4().int >> 66), dict(zip(self.apps, node_configs, strict=True))
         self.contexts = {
-            node: Context(run, node, dict(config), RecordDict(), dict(run_config or {}))
+            node: Context(self._run.run_id, node, dict(config), RecordDict(), dict(run_config or {}))
             for node, config in configs.items()
         }
         self._waiting: dict[str, Message] = {}
 
     def set_run(self, run: Run) -> None:
-        """Has no runs."""
-        raise NotImplementedError
+        """Take another run."""
+        self._run = run
 
     @property
     def run(self) -> Run:
-        """Has no runs."""
-        raise NotImplementedError
+        """The run."""
+        return self._run
 
     def create_message(
         self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
@@ -299,13 +300,31 @@ def _as_server() -> Iterator[None]:
 
 
 class _RepeatableGrid(LocalGrid):
-    """Nodes whose apps draw alike for one partition, whatever node has it."""
+    """Nodes whose apps draw alike for one partition, whatever node has it, and some of which vanish in each round.
+
+    Attributes:
+        vanishing: nodes that say nothing from the message on that asks for their vector.
+    """
+
+    vanishing: Collection[int] = ()
+
+    def answer(self, message: Message) -> Message | None:
+        """Return what a node replies; Flower itself replies for one that is gone."""
+        request = RequestRecord.of(message.content)
+        if message.metadata.dst_node_id in self.vanishing and request is not None and request.message:
+            asked = SumRequest.from_bytes(request.message)
+            if asked.batches and decode(asked.batches[0], asked.session).phase not in _EARLY:
+                return Message(Error(ErrorCode.NODE_UNAVAILABLE, "the node is gone"), reply_to=message)
+        return super().answer(message)
 
     def run_app(self, node: int, message: Message) -> Message:
         """Return what an app makes of a message."""
         with _seeded(1 + int(self.contexts[node].node_config["partition-id"])):
             return super().run_app(node, message)
 
+
+_EARLY = (Phase.DRAW, Phase.KEYS)
+"""Messages of the server that clients answer which vanish before they hand in a vector."""
 
 MakeStrategy = Callable[[Coins], SecureAggregationStrategy]
 """Makes a strategy from the randomness of its server."""
@@ -323,6 +342,7 @@ class FlowerRuns:
         rounds: of training.
         run_config: configuration of the run.
         seed: of the nodes' randomness.
+        dropped: places of nodes that vanish in each round after they shared their keys.
 
     Attributes:
         known: runs so far, by kind and number of the randomness.
@@ -335,8 +355,14 @@ class FlowerRuns:
     rounds: int = 1
     run_config: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
+    dropped: Collection[int] = ()
     known: dict[tuple[str, int], Transcript] = field(default_factory=dict)
     _model: dict[str, Any] | None = None
+
+    @property
+    def stay(self) -> list[int]:
+        """Places of the nodes that do not vanish."""
+        return [place for place in range(self.nodes) if place not in self.dropped]
 
     def run(self, kind: str = "first", coins: int = 0) -> Transcript:
         """Return a run; in "changed" ones partitions go round among nodes, in "changed beside" ones among all but one.
@@ -352,8 +378,9 @@ class FlowerRuns:
         if (kind, coins) not in self.known:
             partitions = list(range(self.nodes))
             if kind.startswith("changed"):
-                turning = partitions[: -1 if "beside" in kind else None]
-                partitions[: len(turning)] = [*turning[1:], turning[0]]
+                turning = self.stay[: -1 if "beside" in kind else None]
+                for place, other in zip(turning, [*turning[1:], turning[0]], strict=True):
+                    partitions[place] = other
             with tempfile.TemporaryDirectory(prefix="fgl-secure-test-run-") as folder, _as_server(), _seeded(0):
                 self.known[kind, coins] = self._run(Path(folder), partitions, self.seed + coins)
         return self.known[kind, coins]
@@ -366,8 +393,10 @@ class FlowerRuns:
             }
             for place, partition in enumerate(partitions)
         ]  # fmt: skip
-        grid = RecordingGrid(_RepeatableGrid([self.app] * self.nodes, configs, self.run_config), folder)
-        result = self.strategy(SimulationCoins(0)).start(grid, self.arrays, num_rounds=self.rounds, timeout=0.0)
+        grid = _RepeatableGrid([self.app] * self.nodes, configs, self.run_config)
+        grid.vanishing = [FIRST_NODE + place for place in self.dropped]
+        recording = RecordingGrid(grid, folder)
+        result = self.strategy(SimulationCoins(0)).start(recording, self.arrays, num_rounds=self.rounds, timeout=0.0)
         model = {} if result.arrays is None else {name: array.data for name, array in result.arrays.items()}
         self._model = model if self._model is None else self._model
         if model != self._model:
@@ -403,7 +432,7 @@ def play_flower_games(runs: FlowerRuns) -> tuple[Game, ...]:
         whole = runs.run(kind, coins)
         return replace(whole, messages=[batch for batch in whole.messages if batch.phase is not FlowerRecords.OPEN])
 
-    ally = runs.nodes - 1 if runs.nodes > CHANGED else None
+    ally = runs.stay[-1] if len(runs.stay) > LEAST_CHANGED else None
     return games_of_sums(_rules(run("first", 0)), run, runs.known, ally, FlowerRecords.TRAINING.label)
 
 
