@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -103,10 +103,9 @@ def read_run(folder: Path) -> Transcript:
     for sent, notes in groupby(server, key=lambda note: note.sent):
         for note in sorted(notes, key=lambda note: note.node):
             other = noted.get((note.request, not sent))
-            if sent and other is not None:
-                run.add_request(other, changed=other.entries != note.entries)
-            elif not sent:
-                run.add_reply(note, changed=other is not None and other.entries != note.entries)
+            changed = other is not None and other.entries != note.entries
+            if not sent or other is not None:
+                run.add(note if other is None or not sent else other, to_server=not sent, changed=changed)
     return run.transcript
 
 
@@ -124,53 +123,39 @@ class _Joined:
     _rounds: set[int] = field(default_factory=set)
     _asked: dict[str, tuple[bytes, Step]] = field(default_factory=dict)
 
-    def add_request(self, note: NotedMessage, *, changed: bool) -> None:
-        """Add a message of the server."""
-        entries, batches, session = dict(note.entries), list[Messages](), b""
-        step = Step(len(self._rounds), evaluation=not _trains(note))
+    def add(self, note: NotedMessage, *, to_server: bool, changed: bool) -> None:
+        """Add a message: what a scheme's machines say, and all else that is in it."""
+        entries, batches = dict(note.entries), list[Messages]()
+        session, step = self._asked.get(note.request, (b"", Step(len(self._rounds), evaluation=not _trains(note))))
         data = entries.get(_MESSAGE, b"")[1:]
-        try:
-            if data:
+        with suppress(ProtocolError):  # what is no message of the scheme stays what it is
+            if data and to_server:
+                batches = _batches(unpack(data), session)
+                del entries[_MESSAGE]
+            elif data:
                 request = SumRequest.from_bytes(data)
                 session, step = request.session, Step(request.number, part=int(request.purpose))
                 batches = _batches(request.batches, session)
-                entries["head"], entries["opening"], _ = unpack(data, 3)
-                del entries[_MESSAGE]
+                entries["head"], entries["opening"], _ = unpack(entries.pop(_MESSAGE)[1:], 3)
                 self._rounds.add(request.number)
-        except ProtocolError:
-            batches = []
         self._asked[note.request] = session, step
-        self._add(note, SUPERLINK_NODE_ID, note.node, step, batches, entries, changed=changed)
-
-    def add_reply(self, note: NotedMessage, *, changed: bool) -> None:
-        """Add a reply to the server."""
-        entries, batches = dict(note.entries), list[Messages]()
-        session, step = self._asked.get(note.request, (b"", Step(len(self._rounds))))
-        data = entries.get(_MESSAGE, b"")[1:]
-        try:
-            if data and session:
-                batches = _batches(unpack(data), session)
-                del entries[_MESSAGE]
-        except ProtocolError:
-            batches = []
-        self._add(note, note.node, SUPERLINK_NODE_ID, step, batches, entries, changed=changed)
-
-    def _add(
-        self, note: NotedMessage, sender: int, receiver: int, step: Step, batches: Iterable[Messages],
-        entries: Mapping[str, bytes], *, changed: bool,
-    ) -> None:  # fmt: skip
-        ends = [0 if end == SUPERLINK_NODE_ID else 1 + self.nodes.index(end) for end in (sender, receiver)]
+        node = 1 + self.nodes.index(note.node)
+        ends = (node, 0) if to_server else (0, node)
         for batch in batches:
-            both = Endpoints(*(np.full(len(batch), end, dtype=np.int64) for end in ends))
             fields = {name: np.asarray(value) for name, value in batch.fields.items()}
-            self.transcript.messages.append(MessageBatch(batch.phase, batch.step, both, batch.item_bytes, fields))
+            self._append(batch.phase, batch.step, ends, len(batch), batch.item_bytes, fields)
         values = {name.removeprefix(f"{KEY}/"): np.frombuffer(data, np.uint8)[None] for name, data in entries.items()}
         kind = FlowerRecords.TRAINING if _trains(note) else FlowerRecords.OPEN
-        size, both = sum(map(len, entries.values())), Endpoints(*(np.array([end], dtype=np.int64) for end in ends))
-        self.transcript.messages.append(MessageBatch(kind, step, both, size, values))
+        self._append(kind, step, ends, 1, sum(map(len, entries.values())), values)
         if changed:
-            party = self.transcript.parties.party_of(ends[0])
-            self.transcript.incidents.append(Incident(step, party, "a message arrived otherwise than it was sent"))
+            sender = self.transcript.parties.party_of(ends[0])
+            self.transcript.incidents.append(Incident(step, sender, "a message arrived otherwise than it was sent"))
+
+    def _append(
+        self, kind: MessageKind, step: Step, ends: tuple[int, int], count: int, size: int, fields: Mapping[str, Any]
+    ) -> None:
+        both = Endpoints(*(np.full(count, end, dtype=np.int64) for end in ends))
+        self.transcript.messages.append(MessageBatch(kind, step, both, size, fields))
 
 
 def _trains(note: NotedMessage) -> bool:
