@@ -341,8 +341,8 @@ class FlowerRuns:
     run_config: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     dropped: Collection[int] = ()
-    known: dict[tuple[str, int], Transcript] = field(default_factory=dict)
-    _model: dict[str, Any] | None = None
+    known: dict[tuple[str, int], Transcript] = field(default_factory=dict, init=False)
+    _model: dict[str, Any] | None = field(default=None, init=False)
 
     @property
     def stay(self) -> list[int]:
