@@ -343,6 +343,7 @@ class FlowerRuns:
     dropped: Collection[int] = ()
     known: dict[tuple[str, int], Transcript] = field(default_factory=dict, init=False)
     _model: dict[str, Any] | None = field(default=None, init=False)
+    _session: bytes = field(default=b"", init=False)
 
     @property
     def stay(self) -> list[int]:
@@ -358,7 +359,8 @@ class FlowerRuns:
 
         Raises:
             RoundsFailedError: no round gave a mean.
-            InputError: partitions at other nodes have another mean, so that the app trains on more than a partition.
+            InputError: partitions at other nodes have another mean, so that the app trains on more than a partition; or
+                the strategy has randomness of its own.
         """
         if (kind, coins) not in self.known:
             partitions = list(range(self.nodes))
@@ -388,7 +390,14 @@ class FlowerRuns:
             raise InputError(
                 "app must train on what partition-id names and on nothing else; found two means of one input"
             )
-        return read_run(folder)
+        transcript = read_run(folder)
+        session = next(batch["head"] for batch in transcript.messages if "head" in (batch.fields or {}))
+        self._session = self._session or session.tobytes()
+        if session.tobytes() != self._session:
+            raise InputError(
+                "strategy must draw from the randomness that it is given; found two sessions: pass coins on"
+            )
+        return transcript
 
 
 def play_flower_games(runs: FlowerRuns) -> tuple[Game, ...]:

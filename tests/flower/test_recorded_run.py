@@ -23,7 +23,7 @@ from fgl_secure.protocols.identity import Identity
 from fgl_secure.runtime import Party, Phase, Role
 from fgl_secure.runtime.packing import named_from_bytes
 from tests.error_codes import about
-from tests.flower.fake_federation import OFF, FakeGrid, memory_of, numbered_grid, played, record, update
+from tests.flower.fake_federation import OFF, FakeGrid, memory_of, numbered_grid, played, record, strategy_of, update
 
 NODES, SIZE = 4, 12
 OPEN: dict[str, Any] = {"min_train_nodes": 1, "min_available_nodes": 1, "min_evaluate_nodes": 1}
@@ -287,6 +287,14 @@ def test_an_app_that_trains_on_more_than_its_partition_is_refused() -> None:
     )
     with pytest.raises(InputError, check=about("app")):
         play_flower_games(runs_of(app))
+
+
+def test_a_strategy_with_randomness_of_its_own_is_refused() -> None:
+    """Its keys would differ in each run, and nothing could be compared."""
+    runs = runs_of(app_with(SecureAggregationMod()))
+    runs.strategy = lambda _coins: strategy_of()
+    with pytest.raises(InputError, check=about("strategy")):
+        play_flower_games(runs)
 
 
 def test_sums_that_vary_are_refused() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
-from fgl_secure.attacks.base import DataSecret
+from fgl_secure.attacks.base import DataSecret, Measurement
 from fgl_secure.attacks.registry import attack as named
 from fgl_secure.auditing.audit import audit
 from fgl_secure.errors import FglSecureError, InputError
@@ -151,7 +151,7 @@ def test_relays_of_hopwise_sums_are_attacked_as_those_of_hifgl(k_min: int) -> No
     scheme = f"relay-coded[k_min={k_min}]"
     (subject,) = FedStruct(epochs=1).plan(attached(), (scheme,), seed=0, device="cpu").subjects
     _, at_relays = subject.record_runs(0)
-    found = {}
+    found: dict[tuple[str, str], Measurement] = {}
     for name in ("tag-matching", "message-counts-relay"):
         guess = at_relays.guess(named(name))
         assert guess is not None
