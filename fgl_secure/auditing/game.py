@@ -10,26 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fgl_secure.auditing.game_edges import Signature, compare_graphs, signature
 from fgl_secure.auditing.game_variations import Change, SwappedRows, Swaps, change_of, swapped_edges
-from fgl_secure.auditing.game_views import (
-    Batch,
-    Difference,
-    Feature,
-    Key,
-    differences,
-    place_of,
-    received,
-    signature,
-    words,
-    words_of,
-)
+from fgl_secure.auditing.game_views import Batch, Difference, Key, differences, place_of, received, words, words_of
 from fgl_secure.auditing.game_words import Trial, Words, smallest_share, trials
-from fgl_secure.auditing.plan import Subject
+from fgl_secure.auditing.plan import CARRIED, Subject
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.host import library_settings
@@ -42,13 +33,16 @@ from fgl_secure.runtime import (
     Direction,
     Directory,
     Guarantee,
+    LazyArray,
     MessageKind,
+    Messages,
     Recording,
     Role,
     SecretKind,
     Transcript,
 )
 from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.transcript import Endpoints
 from fgl_secure.statistics.statistical import ALPHA, POWER, holm
 from fgl_secure.training.calls import Call
 from fgl_secure.training.job import Job
@@ -56,12 +50,20 @@ from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.typing import Ids
 
+NULL_COINS = 100
+"""Randomness of the first run that the null control of a comparison of graphs adds."""
 SAMPLES = 8
 """Draws of neighbourhoods that are tried until a run on them goes through."""
 
 
+HEADER_BYTES = 15
+"""A field of a sealed message with more bytes than that is taken for a ciphertext; those with fewer can be read."""
+
+
 class GameChannel(Channel):
-    """A channel that keeps all payloads, and names sessions alike in all runs: names are public, and hide nothing.
+    """A channel that keeps all payloads, and of sealed messages what stands beside the ciphertext.
+
+    It names sessions alike in all runs: names are public, and hide nothing.
 
     Args:
         parties: who takes part.
@@ -79,6 +81,22 @@ class GameChannel(Channel):
     def keeping_only(self, *_phases: MessageKind) -> Channel:
         """The same channel."""
         return self
+
+    def carry(self, messages: Messages) -> Messages:
+        """See `Channel.carry`."""
+        arrived = super().carry(messages)
+        if messages.sealed:
+            ends = Endpoints(messages.senders, messages.receivers)
+            kept = replace(self.transcript.messages[-1], ends=ends, fields=_headers(messages))
+            self.transcript.messages[-1] = kept
+        return arrived
+
+
+def _headers(messages: Messages) -> dict[str, NDArray[Any]]:
+    """The fields of sealed messages that are no ciphertexts."""
+    rows = {name: value for name, value in messages.fields.items() if not isinstance(value, LazyArray)}
+    small = {name: value for name, value in rows.items() if value[:1].nbytes <= HEADER_BYTES}
+    return {name: np.array(value) for name, value in small.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +183,7 @@ class GameRuns:
     runs: int = 0
     _script: _Script = field(default_factory=_Script)
     _known: dict[tuple[str, int], Transcript] = field(default_factory=dict)
-    _signatures: dict[tuple[Role, str, int], dict[Feature, object]] = field(default_factory=dict)
+    _signatures: dict[tuple[Role, str, int], Signature] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.first = self._run(self._job, self.seed, self._script.recorded)
@@ -207,7 +225,7 @@ class GameRuns:
         """A run on the same input under the randomness of a number; 0 is that of the first run."""
         return self.run("", coins) if coins else self.first
 
-    def signature(self, role: Role, name: str, coins: int, subject: Subject | None = None) -> dict[Feature, object]:
+    def signature(self, role: Role, name: str, coins: int, subject: Subject | None = None) -> Signature:
         """What a run looks like to the parties of a role; the first four arguments name it."""
         key = role, name, coins
         if key not in self._signatures:
@@ -264,13 +282,28 @@ def play_games(subject: Subject, seed: int) -> tuple[Game, ...]:
     wanted = [
         (promise, role)
         for promise, role in wanted
-        if promise.secret in secrets and claim.borne_on(promise.secret, {role: 1}, Circumstance.ANY)
+        if promise.secret in secrets
+        and (claim.borne_on(promise.secret, {role: 1}, Circumstance.ANY) or guaranteed(subject, promise.secret, role))
     ]
     table = _table(subject, seed) if wanted else None
     if table is None:
         return ()
     with library_settings():
         return tuple(_games(table, wanted, claim))
+
+
+def guaranteed(subject: Subject, secret: SecretKind, role: Role) -> tuple[str, ...]:
+    """Return the topologies of the sums of a secret whose own schemes guarantee to hide their rows from a role.
+
+    A run may declare that other messages reveal a part of the secret, such as its size. That hides no other flaw.
+    """
+    carried = subject.carried.get(secret, ())
+    rows = {topology: item for item, names in CARRIED.items() for topology in names}
+    claims = {
+        name: subject.schemes[name].claim_for(Topology.example(name))
+        for name in carried if name in subject.schemes and name in rows
+    }  # fmt: skip
+    return tuple(name for name, it in claims.items() if it.borne_on(rows[name], {role: 1}, Circumstance.ANY))
 
 
 def _table(subject: Subject, seed: int) -> GameRuns | None:
@@ -375,7 +408,7 @@ class WordTests:
 
 def _of_rows(table: GameRuns, secret: SecretKind, role: Role, tested: WordTests) -> Outcome:
     """Play the game of a secret that is a row of sums."""
-    topologies = table.subject.carried[secret]
+    topologies = guaranteed(table.subject, secret, role) or table.subject.carried[secret]
     owns = role in (Role.DEVICE, Role.SILO) and topologies == (NEIGHBOURS,) and _owns_sums(table, role)
     change: Change = table.swaps if owns else change_of(topologies)
     observers = table.swaps.swaps[Direction.FORWARD].observers if owns else table.observers(role)
@@ -400,6 +433,7 @@ def compare_rows(
         tested: words that reached the observers.
     """
 
+    @cache
     def read(kind: str) -> list[Batch]:
         return received(run(kind), observers)
 
@@ -451,40 +485,16 @@ def _of_edges(table: GameRuns, secret: SecretKind, role: Role) -> Outcome | None
         return None
     other, name = table.subject.on_graph(graph), f"degrees {degrees}"
 
-    def compared(*coins: int) -> tuple[list[str], int]:
-        ones = [table.signature(role, "", each) for each in coins]
-        return _compared(table, ones, [table.signature(role, name, each, other) for each in coins])
+    def one(coins: int) -> Signature:
+        return table.signature(role, "", coins)
 
-    broken, features = compared(0, 1)
-    if broken:  # what randomness changes now and then may have stayed in two runs
-        broken, features = compared(0, 1, 2, 3)
-    runs = [table.signature(role, "", coins) for coins in range(4)]
-    return Outcome(broken, 0.0, features, seen, bool(_compared(table, runs[:2], runs[2:])[0]))
+    def repeated(coins: int) -> Signature:
+        return one(coins + NULL_COINS)
 
-
-_Signatures = list[dict[Feature, object]]
-
-
-def _compared(table: GameRuns, ones: _Signatures, others: _Signatures) -> tuple[list[str], int]:
-    """Features that randomness does not change and the secret does."""
-    one, another = ones[0], others[0]
-    unsteady = {(key.kind, key.what) for runs in (ones, others) for key in _unsteady(runs)}
-    out: dict[tuple[str, str], tuple[Feature, set[int]]] = {}
-    for feature in [*one, *(each for each in another if each not in one)]:
-        if one.get(feature) == another.get(feature) or (feature.kind, feature.what) in unsteady:
-            continue
-        key = feature.kind, feature.what
-        out.setdefault(key, (feature, set()))[1].add(feature.receiver)
-    said = []
-    for (kind, what), (feature, receivers) in out.items():
-        who = np.array(sorted(receivers))
-        place = place_of((kind, ""), feature.step, np.empty(0, dtype=np.int64), who, table.parties)
-        said.append(f"{place.replace(' from no party', '')}: {what} depends on the graph")
-    return said, sum((key.kind, key.what) not in unsteady for key in one)
-
-
-def _unsteady(runs: _Signatures) -> Iterator[Feature]:
-    """Features that randomness changes."""
-    first, *rest = runs
-    for other in rest:
-        yield from (key for key in {**first, **other} if first.get(key) != other.get(key))
+    found = compare_graphs(one, lambda coins: table.signature(role, name, coins, other))
+    null = bool(found.broken) and bool(compare_graphs(one, repeated).broken)
+    broken = []
+    for (kind, what), (step, receivers) in found.broken.items():
+        place = place_of((kind, ""), step, np.empty(0, dtype=np.int64), receivers, table.parties)
+        broken.append(f"{place.replace(' from no party', '').replace(' to no party', '')}: {what} depends on the graph")
+    return Outcome(broken, 0.0, found.features, seen, null)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -261,46 +261,3 @@ def _integers(values: NDArray[Any], modulus: int) -> NDArray[np.int64]:
     if modulus >= 2**63:
         return np.ascontiguousarray(values).view(np.int64)
     return values.astype(np.int64) % modulus
-
-
-class Feature(NamedTuple):
-    """Something that one party sees of the messages of a kind in one step: whose, the how many-th batch, and what."""
-
-    kind: str
-    step: Step
-    receiver: int
-    number: int
-    what: str
-
-
-def signature(batches: list[Batch]) -> dict[Feature, object]:
-    """What a run looks like to each party in each step: counts, sizes, types, senders, and how often words repeat.
-
-    Words that are few and the same for every randomness stand in it as they are, others by what the comparison of runs
-    leaves of them.
-    """
-    out: dict[Feature, object] = {}
-    seen: dict[tuple[str, Step, int], int] = {}
-    for batch in (each for each in batches if each.sent):
-        numbers = {name: _row_numbers(value) for name, value in batch.fields.items()}
-        for receiver in np.unique(batch.receivers).tolist():
-            rows = np.flatnonzero(batch.receivers == receiver)
-            place = (batch.kind, batch.step, receiver)
-            number = seen[place] = seen.get(place, -1) + 1
-            out[Feature(*place, number, "number of messages")] = len(rows)
-            out[Feature(*place, number, "size and types of messages")] = batch.shape
-            out[Feature(*place, number, "senders")] = tuple(np.sort(batch.senders[rows]).tolist())
-            for name, value in numbers.items():
-                mine = np.sort(value[rows])
-                repeats = np.unique(mine, return_counts=True)[1]
-                out[Feature(*place, number, f"repetitions of {name}")] = tuple(np.sort(repeats).tolist())
-                out[Feature(*place, number, f"words of {name}")] = mine.tobytes()
-    return out
-
-
-def _row_numbers(value: NDArray[Any]) -> NDArray[np.uint64]:
-    """A number for each row, the same for equal rows: sums of words of eight bytes with random weights modulo 2^64."""
-    flat = np.ascontiguousarray(value).reshape(len(value), -1).view(np.uint8)
-    blocks = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 8))).view(np.uint64)
-    weights = np.random.default_rng(0).integers(1, 2**63, size=blocks.shape[1], dtype=np.uint64) | np.uint64(1)
-    return np.asarray((blocks * weights).sum(axis=1, dtype=np.uint64))

@@ -8,14 +8,16 @@ import pytest
 
 from fgl_secure.auditing.audit import GAMES, audit
 from fgl_secure.auditing.game import Game, play_games
+from fgl_secure.auditing.game_edges import Signature, compare_graphs, signature
 from fgl_secure.auditing.game_records import record_of
 from fgl_secure.auditing.game_variations import Swaps, swapped_edges
+from fgl_secure.auditing.game_views import Batch
 from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.plan import AuditPlan
 from fgl_secure.auditing.report import Report
-from fgl_secure.methods import FedAvg, HiFGL
+from fgl_secure.methods import FedAvg, FedStruct, HiFGL
 from fgl_secure.protocols.topology import Grouping
-from fgl_secure.runtime import Role, Secret
+from fgl_secure.runtime import Circumstance, Role, Secret, Step
 
 
 @cache
@@ -117,11 +119,43 @@ def test_swaps_keep_the_sums_of_observers() -> None:
 
 @pytest.mark.parametrize("degrees", [True, False])
 def test_edges_move(degrees: bool) -> None:
-    """Between silos, both ways, as many as before; degrees stay where they are to."""
+    """Between silos, both ways, as many as before, and many of them; degrees stay where they are to."""
     graph = _plan("secmp").graph.some_neighbourhoods(64, 0)
     other = swapped_edges(graph, 1, degrees=degrees)
     assert other is not None
     assert other.edges.shape == graph.edges.shape
     assert np.array_equal(np.sort(other.in_degree), np.sort(graph.in_degree)) or degrees
     assert np.array_equal(other.in_degree, graph.in_degree) is not degrees
+    assert other.in_degree.max() == graph.in_degree.max()
+    moved = set(map(tuple, graph.edges.T.tolist())) - set(map(tuple, other.edges.T.tolist()))
+    assert len(moved) > graph.edges.shape[1] // 10
     assert replace(other, graph=graph.graph).edges is graph.edges
+
+
+def test_a_declared_part_hides_no_other_flaw() -> None:
+    """FedStruct declares how many entries terms have; that the server sees nothing else of them is still tested."""
+    (subject,) = FedStruct(epochs=1).plan(None, ("pairwise-masking",), seed=0).subjects
+    assert not subject.claim.borne_on(Secret.SUMMAND, {Role.SERVER: 1}, Circumstance.ANY)
+    games = {game.role: game for game in play_games(subject, 0) if game.secret is Secret.SUMMAND}
+    assert games[Role.SERVER].broken == ()
+    assert 0 < games[Role.SERVER].share < 0.01
+
+
+def _view(graph: int, coins: int, *, leaky: bool) -> Signature:
+    """A relay that opens circuits of twenty groups: random names, four rows each, and more or fewer of one sender."""
+    rng = np.random.default_rng((graph, coins))
+    groups = np.repeat(rng.integers(1, 2**62, size=20), 4)
+    silos = rng.permutation(np.arange(80) % 5) if not leaky or graph else np.arange(80) // 16
+    values = np.stack([silos, groups], axis=1)
+    party = np.zeros(80, dtype=np.int64)
+    return signature([Batch("circuits", Step(0), party, party, 0, {"": values}, sent=False)])
+
+
+@pytest.mark.parametrize("leaky", [True, False])
+@pytest.mark.parametrize("seed", range(5))
+def test_numbers_that_vary_show_a_graph(seed: int, leaky: bool) -> None:
+    """Which silos stand beside one group, whose name is another one in every run."""
+    one, other = (lambda coins, g=g: _view(g, 1000 * seed + coins, leaky=leaky) for g in (0, 1))
+    found = compare_graphs(one, other)
+    assert bool(found.broken) is leaky
+    assert {kind for kind, _ in found.broken} <= {"circuits"}
