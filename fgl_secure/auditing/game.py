@@ -10,17 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.auditing.game_edges import Signature, compare_graphs, signature
+from fgl_secure.auditing.game_edges import sees_a_word as edges_see_a_word
 from fgl_secure.auditing.game_variations import Change, SwappedRows, Swaps, change_of, swapped_edges
-from fgl_secure.auditing.game_views import Batch, Difference, Key, differences, place_of, received, words, words_of
+from fgl_secure.auditing.game_views import (
+    Batch,
+    Difference,
+    Key,
+    differences,
+    place_of,
+    received,
+    sees_a_word,
+    words,
+    words_of,
+)
 from fgl_secure.auditing.game_words import Trial, Words, smallest_share, trials
-from fgl_secure.auditing.plan import CARRIED, Subject
+from fgl_secure.auditing.plan import BRIEF, CARRIED, Effort, Subject
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.host import library_settings
@@ -50,6 +61,8 @@ from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.typing import Ids
 
+DRAWS = 3
+"""Draws of places into which a positive control puts words, of which one must be found."""
 NULL_COINS = 100
 """Randomness of the first run that the null control of a comparison of graphs adds."""
 SAMPLES = 8
@@ -115,6 +128,8 @@ class Game:
         devices: of the graph on which it was played.
         seen: messages that reached the observers.
         null: whether two runs of one input were told apart, so that what is broken is no evidence.
+        control: whether a leak of the stated size was found that was put into the view; True where one is found anyway.
+        rounds: of each run.
     """
 
     secret: SecretKind
@@ -128,6 +143,8 @@ class Game:
     devices: int
     seen: int
     null: bool
+    control: bool
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +156,7 @@ class Outcome:
     tests: int
     seen: int
     null: bool
+    control: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -176,10 +194,12 @@ class GameRuns:
     Args:
         subject: on the graph on which games are played.
         seed: of randomness and of what is varied.
+        effort: how large games are.
     """
 
     subject: Subject
     seed: int
+    effort: Effort = BRIEF
     runs: int = 0
     _script: _Script = field(default_factory=_Script)
     _known: dict[tuple[str, int], Transcript] = field(default_factory=dict)
@@ -261,17 +281,18 @@ class GameRuns:
         """Rows that change places so that sums of some devices stay."""
         grouping, whole = self.process.neighbour_grouping, self.process.neighbour_messages
         owners = np.unique(grouping.group_owner)
-        forward = Swaps.of(grouping, owners, self.seed, whole=whole)
+        forward = Swaps.of(grouping, owners, self.seed, whole=whole, most=self.effort.observers)
         backward = Swaps.among(grouping.reverse(), forward.observers)
         return SwappedRows({Direction.FORWARD: forward, Direction.BACKWARD: backward})
 
 
-def play_games(subject: Subject, seed: int) -> tuple[Game, ...]:
+def play_games(subject: Subject, seed: int, effort: Effort = BRIEF) -> tuple[Game, ...]:
     """Plays a game for each guarantee of a run whose owner says how its secret varies.
 
     Args:
         subject: what was run.
         seed: of the draw of devices, of randomness, and of what is varied.
+        effort: how large games are.
 
     Returns:
         One game for each secret and role; none where no sample of the graph can be run.
@@ -285,7 +306,7 @@ def play_games(subject: Subject, seed: int) -> tuple[Game, ...]:
         if promise.secret in secrets
         and (claim.borne_on(promise.secret, {role: 1}, Circumstance.ANY) or guaranteed(subject, promise.secret, role))
     ]
-    table = _table(subject, seed) if wanted else None
+    table = _table(subject, seed, effort) if wanted else None
     if table is None:
         return ()
     with library_settings():
@@ -306,13 +327,13 @@ def guaranteed(subject: Subject, secret: SecretKind, role: Role) -> tuple[str, .
     return tuple(name for name, it in claims.items() if it.borne_on(rows[name], {role: 1}, Circumstance.ANY))
 
 
-def _table(subject: Subject, seed: int) -> GameRuns | None:
+def _table(subject: Subject, seed: int, effort: Effort) -> GameRuns | None:
     for number in range(SAMPLES):
-        sample = subject.sample(seed + number)
+        sample = subject.sample(seed + number, effort)
         if sample is None:
             return None
         try:
-            return GameRuns(sample, seed)
+            return GameRuns(sample, seed, effort)
         except FglSecureError:
             continue  # a scheme may need more neighbours than this sample has
     return None
@@ -342,7 +363,7 @@ def _games(table: GameRuns, wanted: list[tuple[Guarantee, Role]], claim: Claim) 
         yield Game(
             secret=secret, role=role, guarantee=promise, coalition=f"1 {role}", seen=outcome.seen, null=outcome.null,
             broken=tuple(dict.fromkeys(outcome.broken)), share=outcome.share, tests=outcome.tests, runs=table.runs,
-            devices=table.subject.graph.num_devices,
+            devices=table.subject.graph.num_devices, control=outcome.control, rounds=table.effort.rounds,
         )  # fmt: skip
 
 
@@ -360,11 +381,14 @@ class WordTests:
         self, run: Callable[[int], Transcript], observers: Ids, fields: tuple[UniformField, ...], *, pools: bool
     ) -> None:
         self._run, self._observers, self._fields, self._pools = run, observers, fields, pools
+        self._known: dict[int, dict[Key, list[Words]]] = {}
         self.words = self._words(0)
         self.trials = self._trials(self.words, self._words(1))
 
     def _words(self, coins: int) -> dict[Key, list[Words]]:
-        return words(received(self._run(coins), self._observers), self._fields)
+        if coins not in self._known:
+            self._known[coins] = words(received(self._run(coins), self._observers), self._fields)
+        return self._known[coins]
 
     def _trials(
         self, found: dict[Key, list[Words]], fresh: dict[Key, list[Words]]
@@ -397,6 +421,26 @@ class WordTests:
             if rule not in known or trial.outcome.p_value < known[rule][0]:
                 known[rule] = trial.outcome.p_value, said
         return {key: [said for _, said in rules.values()] for key, rules in out.items()}
+
+    def share(self, key: Key) -> tuple[float, int]:
+        """The smallest share of words of a field without masks that would be seen, and where: in which of its parts."""
+        shares = [smallest_share(part, len(self.trials), ALPHA, POWER) for part in self.words[key]]
+        return min(shares), int(np.argmin(shares))
+
+    def sees_words(self, key: Key, seed: int) -> bool:
+        """Whether words of a field without masks in the stated share of places are found, in one of a few draws."""
+        share, place = self.share(key)
+        samples = [self._words(coins)[key][place] for coins in range(3)]
+        return any(self._rejects([_unmasked(each, share, (seed, draw)) for each in samples]) for draw in range(DRAWS))
+
+    def _rejects(self, samples: list[Words]) -> bool:
+        """Whether two of three samples in a row show that words are not uniform."""
+        one, two = (
+            {trial.key: trial.outcome.p_value for trial in trials(*pair, receivers_pool=self._pools)}
+            for pair in (samples[:2], samples[1:])
+        )
+        low = [key for key, p_value in one.items() if p_value * len(self.trials) <= ALPHA]
+        return any(two.get(key, 1.0) * len(low) <= ALPHA for key in low)
 
     def _describe(self, key: Key, part: Words, trial: Trial) -> str:
         rows = trial.rows
@@ -448,12 +492,22 @@ def compare_rows(
     for key, said in tested.rejected.items():
         if key in dependent or key in still:
             broken += said
-    tests = len(tested.trials)
-    shares = [
-        min(smallest_share(part, tests, ALPHA, POWER) for part in tested.words[key])
-        for key in dependent & set(tested.words)
-    ]
-    return Outcome(broken, max(shares, default=0.0), tests, seen, null)
+    hidden = sorted(dependent & set(tested.words))
+    control = bool(broken) or (
+        sees_a_word(mine, again, fields, seen) and all(tested.sees_words(key, seen) for key in hidden)
+    )
+    share = max((tested.share(key)[0] for key in hidden), default=0.0)
+    return Outcome(broken, share, len(tested.trials), seen, null, control)
+
+
+def _unmasked(found: Words, share: float, seed: tuple[int, int]) -> Words:
+    """Words with small numbers in a share of places, in all runs the same ones."""
+    values = found.values.copy()
+    rows = np.arange(len(values))[:, None], np.arange(values.shape[1])[None]
+    rng = np.random.default_rng(seed)
+    holes, plain = rng.random(values.shape), rng.integers(0, max(found.modulus // 512, 2), size=values.shape)
+    values[rows] = np.where(holes < share, plain, values)
+    return replace(found, values=values)
 
 
 def _owns_sums(table: GameRuns, role: Role) -> bool:
@@ -478,12 +532,8 @@ def _describe_differences(parties: Directory, changed: list[Difference]) -> list
 
 def _of_edges(table: GameRuns, secret: SecretKind, role: Role) -> Outcome | None:
     """Play the game of a secret that lies in the edges; None if no other graph has equal degrees where they must be."""
-    degrees = secret.name == "DEGREE"
-    graph = swapped_edges(table.subject.graph, table.seed, degrees=degrees)
-    seen = sum(len(each.receivers) for each in received(table.first, table.observers(role)) if each.sent)
-    if graph is None:
-        return None
-    other, name = table.subject.on_graph(graph), f"degrees {degrees}"
+    degrees, observers = secret.name == "DEGREE", table.observers(role)
+    seen = sum(len(each.receivers) for each in received(table.first, observers) if each.sent)
 
     def one(coins: int) -> Signature:
         return table.signature(role, "", coins)
@@ -491,10 +541,24 @@ def _of_edges(table: GameRuns, secret: SecretKind, role: Role) -> Outcome | None
     def repeated(coins: int) -> Signature:
         return one(coins + NULL_COINS)
 
-    found = compare_graphs(one, lambda coins: table.signature(role, name, coins, other))
-    null = bool(found.broken) and bool(compare_graphs(one, repeated).broken)
-    broken = []
-    for (kind, what), (step, receivers) in found.broken.items():
-        place = place_of((kind, ""), step, np.empty(0, dtype=np.int64), receivers, table.parties)
-        broken.append(f"{place.replace(' from no party', '').replace(' to no party', '')}: {what} depends on the graph")
-    return Outcome(broken, 0.0, found.features, seen, null)
+    broken, features, null, control = list[str](), 0, False, True
+    for number in range(table.effort.graphs):
+        graph = swapped_edges(table.subject.graph, table.seed + number, degrees=degrees)
+        if graph is None:
+            return None
+        other, name = table.subject.on_graph(graph, table.effort.rounds), f"degrees {degrees} {number}"
+        found = compare_graphs(one, partial(table.signature, role, name, subject=other))
+        features += found.features
+        for (kind, what), (step, receivers) in found.broken.items():
+            place = place_of((kind, ""), step, np.empty(0, dtype=np.int64), receivers, table.parties)
+            place = place.replace(" from no party", "").replace(" to no party", "")
+            broken.append(f"{place}: {what} depends on the graph")
+        if found.broken:
+            null = bool(compare_graphs(one, repeated).broken)
+            break
+        views = (
+            (lambda coins: received(table.run("", coins), observers)),
+            (lambda coins, name=name, other=other: received(table.run(name, coins, None, other), observers)),
+        )
+        control = control and edges_see_a_word(*views, table.seed)
+    return Outcome(broken, 0.0, features, seen, null, bool(broken) or control)

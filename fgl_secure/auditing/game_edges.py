@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations, permutations
 from math import comb
 from typing import Any, NamedTuple
@@ -171,6 +171,34 @@ def _blocks(value: NDArray[Any]) -> NDArray[np.uint64]:
     flat = np.ascontiguousarray(value).reshape(len(value), -1)
     flat = flat.view(np.uint8) if flat.size else np.zeros((len(value), 8), dtype=np.uint8)
     return np.pad(flat, ((0, 0), (0, -flat.shape[1] % 8))).view(np.uint64)
+
+
+def sees_a_word(one: Callable[[int], list[Batch]], other: Callable[[int], list[Batch]], seed: int) -> bool:
+    """Whether a comparison of two graphs finds one word that says which graph it is, beside messages of one kind.
+
+    Args:
+        one: gives what parties get in a run on the first graph under the randomness of a number, 0 or 1.
+        other: the same for the second graph.
+        seed: of the kind.
+    """
+    kinds = sorted({batch.kind for batch in one(0) if batch.sent and len(batch.receivers)})
+    kind = kinds[np.random.default_rng(seed).integers(len(kinds))] if kinds else ""
+    sides = []
+    for number, graph in enumerate((one, other)):
+        runs = [[batch for batch in graph(coins) if batch.kind == kind] for coins in range(2)]
+        sides.append(
+            [
+                signature([_with_word(batch, number) if not place else batch for place, batch in enumerate(run)])
+                for run in runs
+            ]
+        )
+    return bool(compare_graphs(lambda coins: sides[0][coins % 2], lambda coins: sides[1][coins % 2]).broken)
+
+
+def _with_word(batch: Batch, number: int) -> Batch:
+    """A batch whose messages have one more word."""
+    word = np.full(len(batch.receivers), number, dtype=np.int64)
+    return replace(batch, fields={**batch.fields, "positive control": word})
 
 
 def compare_graphs(one: Callable[[int], Signature], other: Callable[[int], Signature]) -> EdgeOutcome:

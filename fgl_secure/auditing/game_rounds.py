@@ -88,6 +88,7 @@ def play_round_games(
             Game(
                 secret=Secret.SUMMAND, role=role, guarantee=claims[role, most], coalition=f"1 {role}", null=found.null,
                 broken=tuple(dict.fromkeys(found.broken)), share=found.share, tests=found.tests, seen=found.seen,
+                rounds=1, control=found.control,
                 runs=len(rounds.known), devices=len(updates),
             )
         )  # fmt: skip

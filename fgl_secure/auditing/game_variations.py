@@ -26,9 +26,6 @@ from fgl_secure.typing import Array, Ids
 Change = Callable[[OneProcess, list[Call]], list[Call]]
 """What silos call in the second input, given what they call in the first."""
 
-MOST_OBSERVERS = 8
-"""Owners of sums whose views are compared at once."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Swaps:
@@ -47,7 +44,7 @@ class Swaps:
     free: Ids
 
     @classmethod
-    def of(cls, grouping: Grouping, observers: Ids, seed: int, *, whole: Grouping) -> Swaps:
+    def of(cls, grouping: Grouping, observers: Ids, seed: int, *, whole: Grouping, most: int) -> Swaps:
         """Rows of some sums, a pair for each observer.
 
         Args:
@@ -55,6 +52,7 @@ class Swaps:
             observers: those who may be observers, party identifiers; as many are taken as do not meet.
             seed: of the order in which they are tried.
             whole: all messages, those to groups included that are not answered.
+            most: observers.
         """
         kept, changed = set[int](), set[int]()
         seen, pairs, free = list[int](), list[tuple[int, int]](), list[int]()
@@ -64,7 +62,7 @@ class Swaps:
             denied = sorted(set().union(*_rows_by_group(whole, observer)) - inside - kept)
             alike = _alike(sums, np.flatnonzero(grouping.row_owner == observer))
             pair = next((each for each in alike if kept.isdisjoint(each)), None)
-            if (pair is None and not denied) or not inside.isdisjoint(changed) or len(seen) == MOST_OBSERVERS:
+            if (pair is None and not denied) or not inside.isdisjoint(changed) or len(seen) == most:
                 continue
             seen.append(observer)
             kept |= inside

@@ -156,6 +156,35 @@ def differences(
         yield Difference((first.kind, ""), first.step, nobody, first.receivers, "is sent for one secret alone")
 
 
+def sees_a_word(one: list[Batch], again: list[Batch], masked: Collection[Key], seed: int) -> bool:
+    """Whether a comparison of two runs finds one word that differs, or one byte more where there is no such word.
+
+    Args:
+        one: what parties get in a run.
+        again: in another run of the same input.
+        masked: fields that may differ.
+        seed: of the word.
+    """
+    varying = {*_random_fields(one, again), *masked}
+    rng = np.random.default_rng(seed)
+    places = [(place, name) for place, batch in enumerate(one) for name, value in batch.fields.items()
+              if value.size and (batch.kind, name) not in varying]  # fmt: skip
+    other = list(one)
+    if places:
+        place, name = places[rng.integers(len(places))]
+        value = one[place].fields[name].copy()
+        flat = value.reshape(-1)
+        word = rng.integers(flat.size)
+        flat[word] = flat[word] + 1 if value.dtype.kind == "f" else flat[word] ^ flat.dtype.type(1)
+        other[place] = replace(one[place], fields={**one[place].fields, name: value})
+    elif one:
+        other[0] = replace(one[0], item_bytes=one[0].item_bytes + 1)
+    else:
+        party = np.zeros(1, dtype=np.int64)
+        other = [Batch("", Step(0), party, party, 1, {})]
+    return any(differences(one, other, again, lambda: other))
+
+
 def _changed(value: NDArray[Any], other: NDArray[Any]) -> Ids:
     """Rows that differ; of real numbers, by more than rounding does."""
     if value.dtype.kind == "f":
