@@ -5,7 +5,7 @@ from __future__ import annotations
 from fgl_secure.attacks.base import Card, KnowledgeBaseline
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.game import Game
-from fgl_secure.auditing.plan import AuditPlan
+from fgl_secure.auditing.plan import LINKS, AuditPlan
 from fgl_secure.auditing.records import GAME, Record
 from fgl_secure.auditing.report import sentence
 from fgl_secure.auditing.verdict import Verdict
@@ -75,6 +75,11 @@ def _finding(game: Game) -> str:
         more = len(game.broken) - _MOST_SAID
         rules = "; ".join(game.broken[:_MOST_SAID]) + (f"; and {plural(more, 'rule')} more" if more > 0 else "")
         return f"{rules[0].upper()}{rules[1:]}."
+    if game.secret in LINKS:
+        return (
+            f"Of {plural(game.seen, 'message')} neither words that randomness leaves as they are nor counts that it "
+            "changes depend on the graph."
+        )
     if not game.share:
         return f"None of {plural(game.seen, 'message')} depends on the secret: any other word would have been seen."
     return (
