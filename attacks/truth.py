@@ -26,10 +26,12 @@ class DeviceTruth(Truth):
     Attributes:
         silo_of: int64 [n], the silo index of each device.
         edges: int64 [2, m], source above target, device indices, of messages that were sent.
+        tags: int64 [k, 3], a device, and the pseudonym of its group at relays.
     """
 
     silo_of: Ids
     edges: Ids
+    tags: Ids = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64), kw_only=True)
 
     NUMBERS: ClassVar[tuple[str, ...]] = ("edges",)
     """Fields, or mappings to values, of device indices."""
@@ -58,14 +60,12 @@ class MessageTruth(DeviceTruth):
         embeddings: for each step, what each device sent, [n, d] as it entered the scheme.
         labels: int64 [n], the label of each device; -1 for none.
         rows: for each layer, [n, d], the row by which each device multiplied the weights.
-        tags: int64 [k, 3], a device, and the pseudonym of its group at relays.
     """
 
     parties: Directory
     embeddings: Mapping[Step, NDArray[Any]]
     labels: Ids
     rows: Mapping[int, NDArray[Any]] = field(default_factory=dict)
-    tags: Ids = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
 
     ROWS: ClassVar[tuple[str, ...]] = ("embeddings", "labels", "rows")
 
@@ -76,8 +76,8 @@ class MessageTruth(DeviceTruth):
         Raises:
             InputError: the transcript does not hold one input row a device.
         """
-        rest = (sent_rows(transcript), graph.labels, _input_rows(transcript), _tags(transcript))
-        return cls(graph.silo_of, graph.edges, transcript.parties, *rest)
+        rest = (sent_rows(transcript), graph.labels, _input_rows(transcript))
+        return cls(graph.silo_of, graph.edges, transcript.parties, *rest, tags=group_tags(transcript))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -258,13 +258,15 @@ def sent_rows(transcript: Transcript) -> dict[Step, NDArray[Any]]:
     return {step: batch.values.copy() for step, batch in first.items()}
 
 
-def _tags(transcript: Transcript) -> Ids:
-    """The pseudonyms of groups, each with the device whose it is."""
+def group_tags(transcript: Transcript) -> Ids:
+    """The pseudonyms of groups, each with the device whose it is: its owner, or the one at its place at a silo."""
     batches = [b for b in transcript.private if b.name == PSEUDONYMS]
     if not batches:
         return np.empty((0, 3), dtype=np.int64)
-    owners = transcript.parties.index_of(np.concatenate([b.owners for b in batches]), Role.DEVICE)
-    tags: Ids = np.unique(np.column_stack([owners, np.concatenate([b.values for b in batches])]), axis=0)
+    devices = transcript.parties.ids(Role.DEVICE)
+    of_each = [b.owners - devices[0] if np.isin(b.owners, devices).all() else np.arange(len(b.owners)) for b in batches]
+    tagged = np.column_stack([np.concatenate(of_each), np.concatenate([b.values for b in batches])])
+    tags: Ids = np.unique(tagged, axis=0)
     return tags
 
 
@@ -288,6 +290,15 @@ def crosses_silos(truth: DeviceTruth) -> NDArray[np.bool_]:
     """Bool [m]: whether the ends of each edge are in different silos."""
     source, target = truth.silo_of[truth.edges]
     return np.asarray(source != target)
+
+
+def neighbours_by_silo(truth: DeviceTruth) -> Ids:
+    """int64 [n, s], neighbours of each device in each silo; 0 in its own."""
+    (sources, targets), silo_of = truth.edges, truth.silo_of
+    counts = np.zeros((len(silo_of), int(silo_of.max()) + 1), dtype=np.int64)
+    np.add.at(counts, (targets, silo_of[sources]), 1)
+    counts[np.arange(len(silo_of)), silo_of] = 0
+    return counts
 
 
 def foreign_neighbours(truth: DeviceTruth) -> NDArray[np.bool_]:

@@ -96,7 +96,8 @@ class _MessageCounting(Attack[_CountedMessages, MessageTruth]):
         into = np.zeros((len(truth.silo_of), int(truth.silo_of.max()) + 1), dtype=np.int64)
         np.add.at(into, (truth.edges[0], silo), 1)
         actual = into[device, guess.observers] if guess.local else into[device].sum(axis=1)
-        what = f"numbers of neighbours {'in the silo' if guess.local else 'in all'} are told by counting messages."
+        whose = "in the silo" if guess.local else "that devices send to"
+        what = f"numbers of neighbours {whose} are told by counting messages."
         return (share_of_numbers("degrees", guess.counts, actual, device, what),)
 
 

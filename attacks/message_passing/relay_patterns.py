@@ -37,7 +37,7 @@ from fgl_secure.attacks.message_passing.knowledge import (
     SilentDevices,
 )
 from fgl_secure.attacks.recovery import largest_share, share_of_numbers, share_right
-from fgl_secure.attacks.truth import MessageTruth
+from fgl_secure.attacks.truth import MessageTruth, neighbours_by_silo
 from fgl_secure.runtime import Circumstance, Direction, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.typing import Flags, Ids
 
@@ -224,7 +224,7 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
         """
         known = dict(zip(map(tuple, truth.tags[:, 1:].tolist()), truth.tags[:, 0].tolist(), strict=True))
         guesses = np.array([known.get(tag, -1) for tag in map(tuple, guess.tags.tolist())], dtype=np.int64)
-        actual = _neighbours_by_silo(truth)
+        actual = neighbours_by_silo(truth)
         is_named = guesses >= 0
         is_named[is_named] = actual[guesses[is_named]].any(axis=1)
         if not is_named.any():
@@ -243,15 +243,6 @@ def _count_patterns(circuits: Ids, view: View) -> _Patterns:
     counts = np.zeros((len(tags), view.parties.counts[Role.SILO]), dtype=np.int64)
     np.add.at(counts, (of_each.ravel(), view.parties.index_of(circuits[:, 0], Role.SILO)), 1)
     return _Patterns(tags, counts)
-
-
-def _neighbours_by_silo(truth: MessageTruth) -> Ids:
-    """int64 [n, s], neighbours of each device in each silo; 0 in its own."""
-    (sources, targets), silo_of = truth.edges, truth.silo_of
-    counts = np.zeros((len(silo_of), int(silo_of.max()) + 1), dtype=np.int64)
-    np.add.at(counts, (targets, silo_of[sources]), 1)
-    counts[np.arange(len(silo_of)), silo_of] = 0
-    return counts
 
 
 Guess = TypeVar("Guess")

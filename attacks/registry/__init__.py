@@ -19,6 +19,7 @@ from fgl_secure.attacks.gradients import sums as sums_of_updates
 from fgl_secure.attacks.message_passing import codes, fingerprint, messages, relay_patterns, sums
 from fgl_secure.attacks.proxies import counts, fractions
 from fgl_secure.attacks.rooted_trees import features
+from fgl_secure.attacks.rooted_trees import relay_patterns as hop_patterns
 from fgl_secure.attacks.structure import hop_sums, hops, nsf_edges, nsf_identity, nsf_predictions, structure_gradients
 from fgl_secure.attacks.virtual_nodes import summands
 from fgl_secure.errors import InputError, UnknownNameError
@@ -32,7 +33,7 @@ IN_TREE: tuple[Attack[Any, Any], ...] = tuple(
         *(item.ATTACKS for item in (messages, codes, sums, fingerprint, relay_patterns)),
         *(item.ATTACKS for item in (hops, hop_sums, nsf_predictions, nsf_identity, nsf_edges, structure_gradients)),
         counts.ATTACKS, fractions.ATTACKS, counts.ADDITIONS,
-        *(item.ATTACKS for item in (features, summands, single, fields, matching, sums_of_updates)),
+        *(item.ATTACKS for item in (features, hop_patterns, summands, single, fields, matching, sums_of_updates)),
     )
     for attack in family
 )  # fmt: skip

@@ -25,6 +25,9 @@ HOP_SUMS = "sums of features, hop by hop"
 FED2GNN = "fed2gnn in the clear, Louvain partition"
 """Control, as Fed2GNN makes it."""
 
+FED2GNN_RELAYS = "fed2gnn, relays see who sends to which group"
+"""Control: hop sums under relay-coded without refusals, among many clients."""
+
 
 @dataclass(frozen=True, slots=True)
 class HopRules:

@@ -19,9 +19,10 @@ from flwr.common.logger import log
 
 from fgl_secure.aggregation.client_round import ClientRound
 from fgl_secure.aggregation.sums import SumRequest as RoundRequest
-from fgl_secure.coins import SystemCoins
+from fgl_secure.coins import Coins, SystemCoins
 from fgl_secure.errors import InputError, ProtocolError, StaleMessageError, StateFileError
 from fgl_secure.flower.kept import StateStore, state_file
+from fgl_secure.flower.recorder import ClientRecorder
 from fgl_secure.flower.records import (
     AnswerRecord,
     RequestRecord,
@@ -237,8 +238,17 @@ class SecureAggregationMod:
         Raises:
             ProtocolError: the server asks for what this client does not give, or the app failed; the client's state is
                 as before.
-            InputError: the terms of a round are none that can be.
+            InputError: the terms of a round are none that can be, or the node's configuration asks for a test run with
+                an identity, or names only a part of one.
         """
+        recorder = ClientRecorder.of(context)
+        if recorder is None:
+            return self._reply(message, context, call_next, SystemCoins())
+        if self._identity is not None:
+            raise InputError("identity must not sign a test run, whose randomness is repeatable; found one")
+        return recorder.send(self._reply(message, context, call_next, recorder.receive(message)))
+
+    def _reply(self, message: Message, context: Context, call_next: ClientAppCallable, coins: Coins) -> Message:
         if message.metadata.message_type.split(".")[0] != _TRAIN:
             return _call_app(call_next, message, context)
         request = RequestRecord.of(message.content)
@@ -251,7 +261,7 @@ class SecureAggregationMod:
             )
         try:
             with StateStore(context, state_file(context)) as keeper:
-                return self._answer(request, message, context, call_next, keeper)
+                return self._answer(request, message, context, call_next, keeper, coins)
         except StateFileError as error:
             return _takes_no_part(message, error, NO_STATE)
 
@@ -262,12 +272,15 @@ class SecureAggregationMod:
         context: Context,
         call_next: ClientAppCallable,
         keeper: StateStore,
+        coins: Coins,
     ) -> Message:
         run = b"run %d" % context.run_id
         stored = keeper.load(run)
         memory = None if stored is None else Memory.from_arrays(stored)
         part, terms, trained = (
-            self._join_round(request, memory, context) if request.terms else self._resume_round(memory, context)
+            self._join_round(request, memory, context, coins)
+            if request.terms
+            else self._resume_round(memory, context, coins)
         )
         round_request = RoundRequest.from_bytes(request.message)
         # Raise unless named ranges are powers of two, as a secure maximum finds them: others would locate a client's.
@@ -296,7 +309,7 @@ class SecureAggregationMod:
         return AnswerRecord(answer).to(message)
 
     def _join_round(
-        self, request: RequestRecord, memory: Memory | None, context: Context
+        self, request: RequestRecord, memory: Memory | None, context: Context, coins: Coins
     ) -> tuple[ClientRound, RoundTerms, bool]:
         """A round that starts, if it is one that this client takes part in."""
         terms = RoundTerms.from_bytes(request.terms)
@@ -304,15 +317,17 @@ class SecureAggregationMod:
         rules = terms.rules()
         self._policy.tighten(context.node_config, context.run_config).check(terms, rules.threshold)
         self._policy.check_failures(0 if memory is None else memory.failures)
-        return ClientRound(rules, terms.place, SystemCoins(), *self._signing(terms, context)), terms, False
+        return ClientRound(rules, terms.place, coins, *self._signing(terms, context)), terms, False
 
-    def _resume_round(self, memory: Memory | None, context: Context) -> tuple[ClientRound, RoundTerms, bool]:
+    def _resume_round(
+        self, memory: Memory | None, context: Context, coins: Coins
+    ) -> tuple[ClientRound, RoundTerms, bool]:
         """The round that is under way."""
         if memory is None or not memory.secrets:
             raise StaleMessageError("a round must be under way for this message; none is")
         terms = memory.terms
         signing = self._signing(terms, context)
-        return ClientRound.restore(terms.rules(), memory.secrets, SystemCoins(), *signing), terms, memory.trained
+        return ClientRound.restore(terms.rules(), memory.secrets, coins, *signing), terms, memory.trained
 
     def _signing(self, terms: RoundTerms, context: Context) -> tuple[Identity | None, Identities | None]:
         """This client's identity and the others', who must all be trusted and differ."""

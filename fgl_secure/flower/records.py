@@ -112,6 +112,18 @@ def arrays_of(record: ArrayRecord) -> dict[str, Any]:
     return {name: array.numpy() for name, array in record.items()}
 
 
+def entries_of(content: RecordDict) -> dict[str, bytes]:
+    """Return the type of each record by its name, and each value by the names of record and value, as bytes.
+
+    Raises:
+        MalformedMessageError: a record holds a value that Flower's records cannot hold.
+    """
+    result = {name: type(record).__name__.encode() for name, record in content.items()}
+    for name, record in content.items():
+        result |= {f"{name}/{key}": _value(value, record) for key, value in record.items()}
+    return result
+
+
 def typed_record(arrays: Mapping[str, Any], types: Mapping[str, np.dtype[Any]]) -> ArrayRecord:
     """Return the record of numpy arrays, cast to the types that some of the names have.
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from logging import WARNING
 from typing import Any
 
-from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.common.logger import log
-from flwr.proto.node_pb2 import NodeInfo
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import (
     Bulyan,
@@ -30,11 +29,11 @@ from flwr.serverapp.strategy import (
     Result,
     Strategy,
 )
-from flwr.supercore.run import Run
 
 from fgl_secure.aggregation.encoding import IntegerRule
 from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, RoundsFailedError
+from fgl_secure.flower.recorder import GridProxy
 from fgl_secure.flower.records import arrays_of, digest_of, typed_record, types_of
 from fgl_secure.flower.rounds import GridRounds, RoundReport
 from fgl_secure.flower.terms import RoundTerms
@@ -91,7 +90,7 @@ _TRAIN = "train"
 _EVALUATE = "evaluate"
 
 
-class SecuredGrid(Grid):
+class SecuredGrid(GridProxy):
     """Another Grid, except in training: `send_and_receive` runs a round of secure aggregation and returns one reply.
 
     That reply has the weighted mean for its arrays, and for metrics the sum of the weights under the weight's name
@@ -106,30 +105,8 @@ class SecuredGrid(Grid):
     """
 
     def __init__(self, grid: Grid, rounds: GridRounds, weight_key: str | None = None) -> None:
-        self._grid, self._rounds, self._weight_key = grid, rounds, weight_key
-
-    def set_run(self, run: Run) -> None:
-        """As the other Grid's."""
-        self._grid.set_run(run)
-
-    @property
-    def run(self) -> Run:
-        """As the other Grid's."""
-        return self._grid.run
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """As the other Grid's."""
-        return self._grid.create_message(content, message_type, dst_node_id, group_id, ttl)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """As the other Grid's."""
-        return self._grid.get_node_ids()
-
-    def get_nodes(self) -> Iterable[NodeInfo]:
-        """As the other Grid's."""
-        return self._grid.get_nodes()
+        super().__init__(grid)
+        self._rounds, self._weight_key = rounds, weight_key
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """As the other Grid's, for anything but training.
@@ -141,10 +118,6 @@ class SecuredGrid(Grid):
         if any(_kind_of(message) == _TRAIN for message in messages):
             raise InputError("messages for training must go through send_and_receive under secure aggregation")
         return self._grid.push_messages(messages)
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """As the other Grid's."""
-        return self._grid.pull_messages(message_ids)
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """A round of secure aggregation for messages of training, and for others what the other Grid does.

@@ -34,6 +34,9 @@ OF_THE_PROJECT = {
     "silent-pairs",
     "message-counts-relay",
     "tag-matching",
+    "hop-clients-relay",
+    "hop-edges-relay",
+    "hop-degrees-relay",
     "share-differences",
     "proxy-label-changes",
 }

@@ -1,18 +1,16 @@
 """A Grid without processes: messages go straight to apps that remember nothing but their contexts and state files."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 from uuid import uuid4
 
 import numpy as np
-from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
-from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Strategy
-from flwr.supercore.run import Run
 from numpy.typing import NDArray
 
 from fgl_secure.aggregation.sums import SumRequest as RoundRequest
@@ -20,6 +18,7 @@ from fgl_secure.errors import MalformedMessageError, RoundsFailedError
 from fgl_secure.flower import SecureAggregationStrategy, secure_aggregation_mod
 from fgl_secure.flower.kept import StateStore, state_file
 from fgl_secure.flower.mod import Memory
+from fgl_secure.flower.recorded_run import LocalGrid
 from fgl_secure.flower.records import RequestRecord
 from fgl_secure.protocols.secagg.terms import Stage
 from fgl_secure.runtime import MessageKind, Phase, decode
@@ -95,12 +94,10 @@ def fresh_run() -> int:
     return uuid4().int >> 66
 
 
-class FakeGrid(Grid):
+class FakeGrid(LocalGrid):
     """Nodes 100, 101, ... of a run of their own that run an app at once when they are sent a message.
 
     Attributes:
-        apps: by node; each may be another.
-        contexts: by node.
         tamper: may change a node's reply, or drop it; given the node and the stage that was asked for.
         before: may change what a node is sent, or keep it from it.
         delivered: what each node was sent, in order.
@@ -108,65 +105,19 @@ class FakeGrid(Grid):
     """
 
     def __init__(self, apps: list[ClientApp], node_config: dict[str, Any] | None = None) -> None:
-        self.apps = {100 + index: app for index, app in enumerate(apps)}
-        run = fresh_run()
-        self.contexts = {
-            node: Context(
-                run_id=run, node_id=node, node_config={**(node_config or {})}, state=RecordDict(), run_config={}
-            )
-            for node in self.apps
-        }
+        super().__init__(apps, [node_config or {}] * len(apps))
         self.tamper: Tamper = lambda _node, _stage, reply: reply
         self.before: Tamper = lambda _node, _stage, message: message
         self.delivered: list[tuple[int, Message]] = []
         self.answered: list[tuple[int, Message]] = []
-        self._waiting: dict[str, Message] = {}
 
     @property
     def refusals(self) -> dict[int, str]:
         """The text of the latest error that each node replied, as the server hears it."""
         return {node: str(reply.error.reason) for node, reply in self.answered if reply.has_error()}
 
-    def set_run(self, run: Run) -> None:
-        """Has no runs."""
-        raise NotImplementedError
-
-    @property
-    def run(self) -> Run:
-        """Has no runs."""
-        raise NotImplementedError
-
-    def create_message(
-        self, content: RecordDict, message_type: str, dst_node_id: int, group_id: str, ttl: float | None = None
-    ) -> Message:
-        """A message."""
-        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
-
-    def get_node_ids(self) -> Iterable[int]:
-        """All nodes."""
-        return list(self.apps)
-
-    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Runs each node's app."""
-        identifiers = []
-        for message in messages:
-            message.metadata.__dict__["_message_id"] = str(uuid4())
-            identifiers.append(message.metadata.message_id)
-            reply = self._answer(message)
-            if reply is not None:
-                self._waiting[message.metadata.message_id] = reply
-        return identifiers
-
-    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Replies that are there."""
-        return [self._waiting.pop(identifier) for identifier in message_ids if identifier in self._waiting]
-
-    def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
-        """Both at once."""
-        assert timeout is None or timeout >= 0
-        return self.pull_messages(self.push_messages(messages))
-
-    def _answer(self, message: Message) -> Message | None:
+    def answer(self, message: Message) -> Message | None:
+        """What a node replies, as the network passes it on."""
         node, stage = message.metadata.dst_node_id, stage_asked(message)
         sent = self.before(node, stage, deepcopy(message))
         if sent is None:
@@ -175,13 +126,6 @@ class FakeGrid(Grid):
         reply = self.run_app(node, sent)
         self.answered.append((node, deepcopy(reply)))
         return self.tamper(node, stage, reply)
-
-    def run_app(self, node: int, message: Message) -> Message:
-        """What a node's app makes of a message; an exception becomes an error, as in Flower's own process."""
-        try:
-            return self.apps[node](deepcopy(message), self.contexts[node])
-        except Exception as error:  # Flower's process does so
-            return Message(Error(2, f"{type(error).__name__}: {error}"), reply_to=message)
 
 
 OFF: dict[str, Any] = {"fraction_evaluate": 0.0, "min_train_nodes": 1, "min_available_nodes": 1}

@@ -2,12 +2,15 @@
 
 import json
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from fgl_secure.flower import SecureAggregationMod
 from tests.flower.processes import ROOT, run
+from tests.flower.test_recorded_run import app_with, runs_of
 
 CUDA = pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"))
 
@@ -40,3 +43,16 @@ def test_the_simulation_engine_trains_what_one_process_trains(simulated: str, de
     found = figures(simulated, device)[device]
     assert isinstance(found, dict)
     assert found["found"] == found["expected"]
+
+
+def test_processes_record_what_one_process_records(simulated: str) -> None:
+    """Kinds, rounds, senders and receivers of all messages, but for the question after the run's configuration."""
+    found: dict[str, Any] = figures(simulated, "recorded")
+    runs = runs_of(app_with(SecureAggregationMod()), rounds=2)
+    expected = [
+        [batch.phase.label, batch.step.round, int(batch.senders[0]), int(batch.receivers[0])]
+        for batch in runs.run().messages
+    ]
+    assert found["incidents"] == 0
+    assert found["recorded"][-len(expected) :] == expected
+    assert {kind for kind, *_ in found["recorded"][: -len(expected)]} == {"training records"}

@@ -78,6 +78,8 @@ DRAWN = (
     "the round depend"
 )
 FOLLOWED = "a row is read where a quotient of gradients is close to it, and some quotients are close to the bound"
+ROUNDED = "rows that differ by rounding may be one"
+SHOWN = "relay-coded[p=2305843009213693951,graph-shown]"
 NEAREST = "generators are fitted to the nearest rows, and a last digit decides which row is nearest"
 ANY = 1.0
 """A tolerance for shares that leaves them out: one processor's say nothing of another's."""
@@ -92,7 +94,7 @@ _LOOSE = {
     "hifgl": (
         *_accuracies(0.03, UNTRAINED),
         *(
-            Loose(f"findings: {rows}", ("n", "prior", "detectable"), 0.02, "rows that differ by rounding may be one")
+            Loose(f"findings: {rows}", ("n", "prior", "detectable"), 0.02, ROUNDED)
             for rows in ("secmp | shared-mask", "relay-coded | share-differences")
         ),
         Loose("findings", ("prior", "interval", "detectable"), 0.02, "the same: the likeliest row is guessed"),
@@ -103,6 +105,10 @@ _LOOSE = {
         *(
             Loose(f"findings: {scheme} | nsf-cosine", MEASURED, 1e-4, "near equal cosines are ranked")
             for scheme in ("plaintext", "pairwise-masking", "ckks")
+        ),
+        *(
+            Loose(f"findings: hopwise[{SHOWN}] | {attack}", ("n", "prior", "detectable", "interval"), 0.02, ROUNDED)
+            for attack in ("share-differences", "single-shares")
         ),
     ),
     "fedspray": _accuracies(0.03, UNTRAINED),

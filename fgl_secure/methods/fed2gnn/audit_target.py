@@ -15,8 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import DataSecret
-from fgl_secure.attacks.rooted_trees.knowledge import ASKED, FED2GNN, HOP_SUMS, OWN_ROWS, HopRules, PublicTopology
-from fgl_secure.attacks.truth import TreeTruth
+from fgl_secure.attacks.rooted_trees.knowledge import (
+    ASKED,
+    FED2GNN,
+    FED2GNN_RELAYS,
+    HOP_SUMS,
+    OWN_ROWS,
+    HopRules,
+    PublicTopology,
+)
+from fgl_secure.attacks.truth import TreeTruth, group_tags
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import AuditRequest
 from fgl_secure.auditing.plan import CARRIED, AuditPlan, Subject, pooled_over
@@ -31,6 +39,7 @@ from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.program import Fed2GNNClient, clients_of, row_range
 from fgl_secure.methods.fedavg.audit_target import SUM_LEAKS
 from fgl_secure.protocols.plaintext import Plaintext
+from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.scheme import Scheme, least_group
 from fgl_secure.protocols.topology import NEIGHBOURS, SERVER, Grouping, Topology
 from fgl_secure.runtime import (
@@ -167,7 +176,7 @@ def _run(
     channel.note_inputs(OWN_ROWS, Step(0, layer=0), silos[silo], own)
     requests = np.stack([pairs.asking, pairs.asked, silo[pairs.asked]], axis=1)
     channel.note_inputs(ASKED, Step(0), silos[silo[pairs.asking]], requests)
-    truth = TreeTruth(graph.silo_of, graph.edges, values)
+    truth = TreeTruth(graph.silo_of, graph.edges, values, tags=group_tags(channel.transcript))
     public_topology = PublicTopology(graph.edges, silo, HopRules(least_group(setting.scheme), setting.neighbours))
     public = _public(setting, grouping)
     return RecordedRun(*names, HOP_SUMS, public, channel.transcript, (truth,), (public_topology,))
@@ -186,14 +195,14 @@ def _public(setting: HopSetting, grouping: Grouping) -> PublicParameters:
 WIDTH, HOPS = 8, 3
 
 
-def _along_communities(network: nx.Graph, clients: int) -> FederatedGraph:
-    """A network of nodes 0, 1 and so on, dealt to clients by the Louvain method."""
+def _deal_network(network: nx.Graph, clients: int, how: str) -> FederatedGraph:
+    """A network of nodes 0, 1 and so on, dealt to clients by a partition."""
     pairs, nodes = np.array(network.edges, dtype=np.int64), network.number_of_nodes()
     edges = np.concatenate([pairs, pairs[:, ::-1]]).T
     graph = Graph.from_arrays("reference", np.ones((nodes, 1)), np.arange(nodes) % 2, edges)
     everyone = np.ones(nodes, dtype=np.bool_)
     masks = SplitMasks(everyone, ~everyone, ~everyone)
-    return FederatedGraph.from_assignment(graph, partition("louvain", graph, clients, 0), masks, "louvain")
+    return FederatedGraph.from_assignment(graph, partition(how, graph, clients, 0), masks, how)
 
 
 def drawn_rows(nodes: int, width: int = WIDTH) -> NDArray[np.float64]:
@@ -204,11 +213,19 @@ def drawn_rows(nodes: int, width: int = WIDTH) -> NDArray[np.float64]:
 @cache
 def _in_the_clear() -> RecordedRun:
     """Every node has three neighbours: few enough for sums that are solved, and for surroundings that are explained."""
-    graph = _along_communities(nx.random_regular_graph(3, 900, seed=0), 2)
+    graph = _deal_network(nx.random_regular_graph(3, 900, seed=0), 2, "louvain")
     return drawn_hops(graph, drawn_rows(graph.num_devices), HopSetting(HOPS, Plaintext()), "reference, three hops")
 
 
-CONTROLS: Makers = MappingProxyType({FED2GNN: _in_the_clear})
+@cache
+def _at_relays() -> RecordedRun:
+    """A few nodes at each of many clients: hardly a node has two neighbours at one of them."""
+    graph = _deal_network(nx.barabasi_albert_graph(240, 2, seed=0), 48, "binomial")
+    scheme = RelayCoded(bound=1000.0, k_min=1, profile=Profile.SHOWN)
+    return drawn_hops(graph, drawn_rows(graph.num_devices, 1), HopSetting(1, scheme), "reference, at relays")
+
+
+CONTROLS: Makers = MappingProxyType({FED2GNN: _in_the_clear, FED2GNN_RELAYS: _at_relays})
 """What attacks on hop sums must break, by name; made on first use."""
 
 
@@ -371,6 +388,14 @@ class HopSubject(Subject):
     def carried(self) -> Mapping[SecretKind, tuple[str, ...]]:
         """Features go into hop sums."""
         return {**CARRIED, DataSecret.NODE_FEATURES: (NEIGHBOURS,)}
+
+    def unprotected_subjects(self) -> tuple[Subject, ...]:
+        """In the clear; and for relays, which there are none of there, with a sum for every node."""
+        scheme, clear = self.schemes[NEIGHBOURS], Subject.unprotected_subjects(self)
+        if Role.RELAY not in scheme.helpers or "k_min" not in scheme.parameters:
+            return clear
+        answering = replace(scheme, k_min=1)  # type: ignore[type-var]  # schemes are dataclasses
+        return (*clear, self.brief(schemes={**self.schemes, NEIGHBOURS: answering}, name=answering.name))
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:  # noqa: ARG002  # the exchange is run once more
         """The exchange of hop sums."""

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.structure.hop_sums import noted_embeddings
 from fgl_secure.attacks.structure.knowledge import (
     FEDSTRUCT,
@@ -23,7 +24,7 @@ from fgl_secure.attacks.structure.knowledge import (
     CrawledGraph,
     EmbeddingModel,
 )
-from fgl_secure.attacks.truth import StructureTruth, sent_rows
+from fgl_secure.attacks.truth import MessageTruth, StructureTruth, sent_rows
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
@@ -34,7 +35,7 @@ from fgl_secure.methods.fedstruct.exchange import Exchange, FeatureSharing, Hopw
 from fgl_secure.methods.fedstruct.preset import FedStructPreset
 from fgl_secure.methods.fedstruct.program import HOP2VEC, FedStructClient, FedStructTask, client_features, clients_of
 from fgl_secure.protocols.plaintext import Plaintext
-from fgl_secure.runtime import PublicParameters, Recording, Transcript
+from fgl_secure.runtime import PublicParameters, Recording, Role, Transcript
 from fgl_secure.training.dropout import CoinDropout
 from fgl_secure.typing import Ids
 
@@ -156,6 +157,21 @@ def structure_run(
     truth = StructureTruth.of(transcript.parties, graph, rows)
     public = exchange.sums.public if isinstance(exchange, HopwiseExchange) else PublicParameters()
     return RecordedRun(label, what, STRUCTURE, public, transcript, (truth,), knowledge)
+
+
+def relay_run(
+    label: str, what: str, graph: FederatedGraph, exchange: HopwiseExchange, transcript: Transcript
+) -> RecordedRun:
+    """What relays were sent of a recorded run, for attacks on sums over neighbours; arguments as for `structure_run`.
+
+    Messages are those between nodes of different clients.
+    """
+    relays, crossing = transcript.parties.ids(Role.RELAY), graph.edges[:, graph.crosses_silos]
+    truth = replace(MessageTruth.of(transcript, graph), edges=crossing)
+    messages = [batch for batch in transcript.messages if np.isin(batch.receivers, relays).all()]
+    private = [batch for batch in transcript.private if np.isin(batch.owners, relays).all()]
+    seen = replace(transcript, messages=messages, private=private)
+    return RecordedRun(label, f"{what}, at relays", TRAINING, exchange.sums.public, seen, (truth,))
 
 
 @cache

@@ -15,7 +15,7 @@ from fgl_secure.auditing.plan import CARRIED, AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph
-from fgl_secure.methods.fedstruct.audit_runs import CONTROLS, SeenModels, structure_run
+from fgl_secure.methods.fedstruct.audit_runs import CONTROLS, SeenModels, relay_run, structure_run
 from fgl_secure.methods.fedstruct.exchange import (
     AuditRule,
     Exchange,
@@ -306,6 +306,8 @@ class FedStructSubject(Subject):
         what = f"exchange and first round of training, {self.method.features} features"
         knowledge = self.models.knowledge(graph, self.preset, self.method.features, self.seed)
         yield structure_run(self.name, what, graph, self.exchange, transcript, knowledge)
+        if isinstance(self.exchange, HopwiseExchange) and Role.RELAY in self.exchange.sums.helpers:
+            yield relay_run(self.name, what, graph, self.exchange, transcript)
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their clients."""

@@ -6,6 +6,7 @@ from fgl_reproduction.methods import FedGCN
 from fgl_reproduction.methods.fedgcn.audit_target import claim_of
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.audit import audit
+from fgl_secure.auditing.matrix import State
 from fgl_secure.auditing.report import Report
 from fgl_secure.protocols.pairwise_masking import PairwiseMasking
 from fgl_secure.protocols.plaintext import Plaintext
@@ -42,6 +43,21 @@ def test_nothing_contradicts_a_claim(report: Report) -> None:
     """What subtraction tells is declared."""
     assert [name.split("[")[0] for name in report.claims] == list(FedGCN.demonstrated)
     assert not report.violations
+
+
+def test_relays_list_clients_around_nodes_where_the_scheme_declares_it(report: Report) -> None:
+    """With a baseline, and with the figure of a run in which no sum is refused; a run in the clear has no relays."""
+    found = {each.attack: each for each in report.records if each.attack.endswith("-relay") and "hop-" in each.attack}
+    assert set(found) == {"hop-clients-relay", "hop-edges-relay", "hop-degrees-relay"}
+    for record in found.values():
+        assert record.protocol.startswith("relay-coded")
+        assert record.controls_hold
+        assert record.in_the_clear is not None
+    assert found["hop-clients-relay"].value == found["hop-clients-relay"].in_the_clear == 1
+    cells = {(cell.secret, cell.role): cell for cell in report.matrix if cell.scheme.startswith("relay-coded")}
+    for secret in (Secret.FOREIGN_NODE, Secret.CROSS_EDGE, Secret.DEGREE):
+        assert cells[secret, "relay"].state is State.DECLARED
+        assert bool(cells[secret, "relay"].figures) is (secret is not Secret.DEGREE)
 
 
 def test_sums_are_promised_where_small_ones_are_refused_alone() -> None:

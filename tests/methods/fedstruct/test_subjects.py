@@ -3,7 +3,8 @@
 import pytest
 
 from fgl_secure.algebra import MERSENNE_31, MERSENNE_61
-from fgl_secure.attacks.base import DataSecret
+from fgl_secure.attacks.base import DataSecret, Measurement
+from fgl_secure.attacks.registry import attack as named
 from fgl_secure.auditing.audit import audit
 from fgl_secure.errors import FglSecureError, InputError
 from fgl_secure.graph import Data
@@ -18,6 +19,7 @@ from fgl_secure.runtime import Circumstance, Role, Secret
 from fgl_secure.schemes import assignment
 from tests.error_codes import about
 from tests.graphs import two_communities
+from tests.methods.fed2gnn.test_fed2gnn_subjects import attached
 
 QUICK = FedStruct(epochs=1, hops=2)
 
@@ -141,3 +143,28 @@ def test_structure_embeddings_have_room_unless_a_field_was_chosen() -> None:
     assert isinstance(roomy, HopwiseExchange)
     assert isinstance(chosen, HopwiseExchange)
     assert (roomy.sums.public.modulus, chosen.sums.public.modulus) == (MERSENNE_61, MERSENNE_31)
+
+
+@pytest.mark.parametrize("k_min", [1, 3])
+def test_relays_of_hopwise_sums_are_attacked_as_those_of_hifgl(k_min: int) -> None:
+    """Edges by the pattern of senders and groups, and degrees by counts; no other party is in that run."""
+    scheme = f"relay-coded[k_min={k_min}]"
+    (subject,) = FedStruct(epochs=1).plan(attached(), (scheme,), seed=0, device="cpu").subjects
+    _, at_relays = subject.record_runs(0)
+    found: dict[tuple[str, str], Measurement] = {}
+    for name in ("tag-matching", "message-counts-relay"):
+        guess = at_relays.guess(named(name))
+        assert guess is not None
+        found |= {(name, each.metric): each for each in at_relays.measure(named(name), guess)}
+    recall, degrees = found["tag-matching", "recall"], found["message-counts-relay", "degrees"]
+    assert found["tag-matching", "precision"].value == 1
+    assert recall.value > 10 * recall.prior
+    assert degrees.value > degrees.prior
+    assert (recall.value == degrees.value == 1) is (k_min == 1)
+    for name in ("clear-values", "visible-devices", "visible-edges", "message-counts-silo"):
+        assert at_relays.guess(named(name)) is None
+
+
+def test_there_are_no_relays_to_attack_in_the_clear() -> None:
+    (subject,) = FedStruct(epochs=1).plan(attached(), ("neighbours=plaintext",), seed=0, device="cpu").subjects
+    assert len(list(subject.record_runs(0))) == 1
