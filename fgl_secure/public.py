@@ -63,6 +63,7 @@ def audit(
     command: str = "",
     progress: Callable[[str], Progress] | bool | None = None,
     verbose: bool = True,
+    thorough: bool = False,
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
 
@@ -85,6 +86,7 @@ def audit(
             seconds elsewhere. None shows it outside notebooks. Or a function that takes what is being done, in words,
             and returns what to call after each step of it: a round, or an attack.
         verbose: whether to warn, by `DataWarning`, of what is dropped, not used or missing of a graph of one's own.
+        thorough: whether distinguishing games are larger, so that they see smaller leaks.
 
     Returns:
         The report: findings, the state of each guarantee, accuracy and costs.
@@ -102,9 +104,10 @@ def audit(
         with _progress_context(progress) as phases:
             report = auditing.audit(
                 selected_method, source, scheme_names, attacks, seed=int(seed), device=device, progress=phases,
-                command=command or _call(selected_method, source, scheme_names, attacks, int(seed)),
+                thorough=thorough,
+                command=command or _call(selected_method, source, scheme_names, attacks, int(seed), thorough=thorough),
             )  # fmt: skip
-    options = _options(selected_method, source, scheme_names, attacks, int(seed), device)
+    options = _options(selected_method, source, scheme_names, attacks, int(seed), device, thorough=thorough)
     return replace(report, run={**report.run, **options})
 
 
@@ -124,6 +127,7 @@ def audit_seeds(
     runs: Path | str | None = None,
     progress: Callable[[str], Progress] | bool | None = None,
     verbose: bool = True,
+    thorough: bool = False,
 ) -> SeedReports:
     """Audits a method under several seeds, and gives means over them with intervals.
 
@@ -147,6 +151,7 @@ def audit_seeds(
             takes what is there, so an interrupted audit goes on with the next seed. None keeps nothing.
         progress: as in `audit`.
         verbose: as in `audit`.
+        thorough: as in `audit`.
 
     Returns:
         The report of each seed, and tables of means over them.
@@ -160,7 +165,8 @@ def audit_seeds(
         with _progress_context(progress) as phases:
             return audit_each_seed(
                 chosen, sources, schemes, attacks, device=device, runs=None if runs is None else Path(runs),
-                command=lambda seed: _call(chosen, sources[seed], schemes, attacks, seed), progress=phases,
+                command=lambda seed: _call(chosen, sources[seed], schemes, attacks, seed, thorough=thorough),
+                progress=phases, thorough=thorough,
             )  # fmt: skip
 
 
@@ -283,7 +289,14 @@ def _one_of(name: str, first: Schemes, second: Schemes) -> Schemes:
 
 
 def _options(
-    method: Method, data: Source | str | None, schemes: Schemes, attacks: Iterable[str] | str, seed: int, device: str
+    method: Method,
+    data: Source | str | None,
+    schemes: Schemes,
+    attacks: Iterable[str] | str,
+    seed: int,
+    device: str,
+    *,
+    thorough: bool,
 ) -> dict[str, object]:
     """Return options of the command line that repeat an audit, for run.toml; nothing if there are none."""
     scheme_list, attack_list = ([item] if isinstance(item, str) else list(item) for item in (schemes, attacks))
@@ -294,11 +307,19 @@ def _options(
         chosen = option_values(method)
     except InputError:  # a field that no option sets
         return {}
-    runs = {"scheme": scheme_list, "attack": attack_list, "seed": seed, "device": device}
+    runs = {"scheme": scheme_list, "attack": attack_list, "seed": seed, "device": device, "thorough": thorough}
     return {"options": {"command": "audit", "method": method.name, **source, **chosen, **runs}}
 
 
-def _call(method: Method, data: Source | str | None, schemes: Schemes, attacks: Iterable[str] | str, seed: int) -> str:
+def _call(
+    method: Method,
+    data: Source | str | None,
+    schemes: Schemes,
+    attacks: Iterable[str] | str,
+    seed: int,
+    *,
+    thorough: bool,
+) -> str:
     """Return the statements that repeat an audit, for the report; a graph of one's own is named by what it is."""
     kind = type(method)
     place = methods.__name__ if kind.__name__ in methods.__all__ else kind.__module__
@@ -306,6 +327,7 @@ def _call(method: Method, data: Source | str | None, schemes: Schemes, attacks: 
     source = [] if data is None else [repr(data)]
     arguments = [f"schemes={schemes!r}"] if schemes else []
     arguments += [f"attacks={attacks!r}"] if attacks != auditing.ALL else []
-    call = f"audit({', '.join([repr(method), *source, *arguments, f'seed={seed}'])})"
+    arguments += [f"seed={seed}", *(["thorough=True"] if thorough else [])]
+    call = f"audit({', '.join([repr(method), *source, *arguments])})"
     imported = f"from {Data.__module__} import {type(data).__name__}; " if is_object else ""
     return f"from fgl_secure import audit; from {place} import {kind.__name__}; {imported}{call}"

@@ -14,7 +14,7 @@ from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.game import Game, play_games
 from fgl_secure.auditing.game_records import card_of, record_of
 from fgl_secure.auditing.method import Method, Source, check_method, several
-from fgl_secure.auditing.plan import AuditPlan, Subject
+from fgl_secure.auditing.plan import BRIEF, THOROUGH, AuditPlan, Effort, Subject
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report, report_of, sentence
@@ -48,6 +48,7 @@ def audit(
     device: str = "auto",
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
+    thorough: bool = False,
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
 
@@ -69,19 +70,24 @@ def audit(
         device: where model compute runs: "auto", "cpu" or "cuda".
         command: how to repeat it, for the report.
         progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
+        thorough: whether games are larger, so that they see smaller leaks; see `THOROUGH`.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
             chosen measured anything.
     """
     check_method(method)
+    if not isinstance(thorough, bool):
+        raise InputError(f"thorough must be True or False; found {thorough!r}")
     wanted = several("attacks", attacks)
     selection = () if wanted == (GAMES,) else chosen_attacks(tuple(name for name in wanted if name != GAMES))
     scheme_names = several("schemes", schemes)
     plan = method.plan(data, scheme_names, seed=seed, device=device)
-    report = examine(
-        plan, selection, command=command, progress=progress, games=wanted in ((), (ALL,)) or GAMES in wanted
-    )
+    games = wanted in ((), (ALL,)) or GAMES in wanted
+    if thorough and not games:
+        raise InputError(f"thorough must go with games, which are played with attacks 'all' or 'games'; found {wanted}")
+    effort = (THOROUGH if thorough else BRIEF) if games else None
+    report = examine(plan, selection, command=command, progress=progress, effort=effort)
     if scheme_names:
         _check_measured(plan, report.records)
     return report
@@ -93,7 +99,7 @@ def examine(
     *,
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
-    games: bool = False,
+    effort: Effort | None = None,
 ) -> Report:
     """Trains and attacks what a plan says; see `audit`.
 
@@ -102,7 +108,7 @@ def examine(
         attacks: attacks, of which those that can read a run do.
         command: how to repeat it, for the report.
         progress: as in `audit`.
-        games: whether distinguishing games are played.
+        effort: how large distinguishing games are; None for none.
     """
     scenarios = frozenset(item.card.scenario for item in attacks)
     plan = replace(plan, subjects=tuple(subject.read_in(scenarios) for subject in plan.subjects))
@@ -125,18 +131,21 @@ def examine(
                 there = clear.get(_what(attempt.attack, attempt, figure.metric))
                 working = positive(attempt.attack)[figure.metric]
                 records.append(_record(attempt, figure, there, working, claim, plan))
-    played = _played(plan, progress) if games else {}
+    played = {} if effort is None else _played(plan, effort, progress)
     records += [record_of(game, name, plan) for name, item in played.items() for game in item if game.seen]
     cards = {card.name: card for item in played.values() for card in map(card_of, item)}
-    unseen = {name: {card_of(game).name for game in item if not game.seen} for name, item in played.items()}
-    return report_of(plan, results, records, attacks, cards, unseen, command)
+    unseen = {
+        name: {card_of(game).name for game in item if not game.seen and game.control} for name, item in played.items()
+    }
+    report = report_of(plan, results, records, attacks, cards, unseen, command)
+    return replace(report, run={**report.run, "thorough": effort is THOROUGH})
 
 
-def _played(plan: AuditPlan, progress: Callable[[str], Progress] | None) -> dict[str, tuple[Game, ...]]:
+def _played(plan: AuditPlan, effort: Effort, progress: Callable[[str], Progress] | None) -> dict[str, tuple[Game, ...]]:
     """The games of each run."""
     if progress:
         progress("playing distinguishing games")
-    return {subject.name: play_games(subject, plan.seed) for subject in plan.subjects}
+    return {subject.name: play_games(subject, plan.seed, effort) for subject in plan.subjects}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,26 +10,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fgl_secure.auditing.game_edges import Signature, compare_graphs, signature
+from fgl_secure.auditing.game_edges import sees_a_word as edges_see_a_word
 from fgl_secure.auditing.game_variations import Change, SwappedRows, Swaps, change_of, swapped_edges
 from fgl_secure.auditing.game_views import (
     Batch,
     Difference,
-    Feature,
     Key,
     differences,
     place_of,
     received,
-    signature,
+    sees_a_word,
     words,
     words_of,
 )
 from fgl_secure.auditing.game_words import Trial, Words, smallest_share, trials
-from fgl_secure.auditing.plan import Subject
+from fgl_secure.auditing.plan import BRIEF, CARRIED, Effort, Subject
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import FglSecureError, ProtocolError
 from fgl_secure.host import library_settings
@@ -42,13 +44,16 @@ from fgl_secure.runtime import (
     Direction,
     Directory,
     Guarantee,
+    LazyArray,
     MessageKind,
+    Messages,
     Recording,
     Role,
     SecretKind,
     Transcript,
 )
 from fgl_secure.runtime.messages import SESSION_BYTES
+from fgl_secure.runtime.transcript import Endpoints
 from fgl_secure.statistics.statistical import ALPHA, POWER, holm
 from fgl_secure.training.calls import Call
 from fgl_secure.training.job import Job
@@ -56,12 +61,22 @@ from fgl_secure.training.one_process import OneProcess
 from fgl_secure.training.parties import helpers_of, hierarchy_of
 from fgl_secure.typing import Ids
 
+DRAWS = 3
+"""Draws of places into which a positive control puts words, of which one must be found."""
+NULL_COINS = 100
+"""Randomness of the first run that the null control of a comparison of graphs adds."""
 SAMPLES = 8
 """Draws of neighbourhoods that are tried until a run on them goes through."""
 
 
+HEADER_BYTES = 15
+"""A field of a sealed message with more bytes than that is taken for a ciphertext; those with fewer can be read."""
+
+
 class GameChannel(Channel):
-    """A channel that keeps all payloads, and names sessions alike in all runs: names are public, and hide nothing.
+    """A channel that keeps all payloads, and of sealed messages what stands beside the ciphertext.
+
+    It names sessions alike in all runs: names are public, and hide nothing.
 
     Args:
         parties: who takes part.
@@ -80,6 +95,22 @@ class GameChannel(Channel):
         """The same channel."""
         return self
 
+    def carry(self, messages: Messages) -> Messages:
+        """See `Channel.carry`."""
+        arrived = super().carry(messages)
+        if messages.sealed:
+            ends = Endpoints(messages.senders, messages.receivers)
+            kept = replace(self.transcript.messages[-1], ends=ends, fields=_headers(messages))
+            self.transcript.messages[-1] = kept
+        return arrived
+
+
+def _headers(messages: Messages) -> dict[str, NDArray[Any]]:
+    """The fields of sealed messages that are no ciphertexts."""
+    rows = {name: value for name, value in messages.fields.items() if not isinstance(value, LazyArray)}
+    small = {name: value for name, value in rows.items() if value[:1].nbytes <= HEADER_BYTES}
+    return {name: np.array(value) for name, value in small.items()}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Game:
@@ -97,6 +128,8 @@ class Game:
         devices: of the graph on which it was played.
         seen: messages that reached the observers.
         null: whether two runs of one input were told apart, so that what is broken is no evidence.
+        control: whether a leak of the stated size was found that was put into the view; True where one is found anyway.
+        rounds: of each run.
     """
 
     secret: SecretKind
@@ -110,6 +143,8 @@ class Game:
     devices: int
     seen: int
     null: bool
+    control: bool
+    rounds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +156,7 @@ class Outcome:
     tests: int
     seen: int
     null: bool
+    control: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -158,14 +194,16 @@ class GameRuns:
     Args:
         subject: on the graph on which games are played.
         seed: of randomness and of what is varied.
+        effort: how large games are.
     """
 
     subject: Subject
     seed: int
+    effort: Effort = BRIEF
     runs: int = 0
     _script: _Script = field(default_factory=_Script)
     _known: dict[tuple[str, int], Transcript] = field(default_factory=dict)
-    _signatures: dict[tuple[Role, str, int], dict[Feature, object]] = field(default_factory=dict)
+    _signatures: dict[tuple[Role, str, int], Signature] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.first = self._run(self._job, self.seed, self._script.recorded)
@@ -207,7 +245,7 @@ class GameRuns:
         """A run on the same input under the randomness of a number; 0 is that of the first run."""
         return self.run("", coins) if coins else self.first
 
-    def signature(self, role: Role, name: str, coins: int, subject: Subject | None = None) -> dict[Feature, object]:
+    def signature(self, role: Role, name: str, coins: int, subject: Subject | None = None) -> Signature:
         """What a run looks like to the parties of a role; the first four arguments name it."""
         key = role, name, coins
         if key not in self._signatures:
@@ -243,17 +281,18 @@ class GameRuns:
         """Rows that change places so that sums of some devices stay."""
         grouping, whole = self.process.neighbour_grouping, self.process.neighbour_messages
         owners = np.unique(grouping.group_owner)
-        forward = Swaps.of(grouping, owners, self.seed, whole=whole)
+        forward = Swaps.of(grouping, owners, self.seed, whole=whole, most=self.effort.observers)
         backward = Swaps.among(grouping.reverse(), forward.observers)
         return SwappedRows({Direction.FORWARD: forward, Direction.BACKWARD: backward})
 
 
-def play_games(subject: Subject, seed: int) -> tuple[Game, ...]:
+def play_games(subject: Subject, seed: int, effort: Effort = BRIEF) -> tuple[Game, ...]:
     """Plays a game for each guarantee of a run whose owner says how its secret varies.
 
     Args:
         subject: what was run.
         seed: of the draw of devices, of randomness, and of what is varied.
+        effort: how large games are.
 
     Returns:
         One game for each secret and role; none where no sample of the graph can be run.
@@ -264,22 +303,37 @@ def play_games(subject: Subject, seed: int) -> tuple[Game, ...]:
     wanted = [
         (promise, role)
         for promise, role in wanted
-        if promise.secret in secrets and claim.borne_on(promise.secret, {role: 1}, Circumstance.ANY)
+        if promise.secret in secrets
+        and (claim.borne_on(promise.secret, {role: 1}, Circumstance.ANY) or guaranteed(subject, promise.secret, role))
     ]
-    table = _table(subject, seed) if wanted else None
+    table = _table(subject, seed, effort) if wanted else None
     if table is None:
         return ()
     with library_settings():
         return tuple(_games(table, wanted, claim))
 
 
-def _table(subject: Subject, seed: int) -> GameRuns | None:
+def guaranteed(subject: Subject, secret: SecretKind, role: Role) -> tuple[str, ...]:
+    """Return the topologies of the sums of a secret whose own schemes guarantee to hide their rows from a role.
+
+    A run may declare that other messages reveal a part of the secret, such as its size. That hides no other flaw.
+    """
+    carried = subject.carried.get(secret, ())
+    rows = {topology: item for item, names in CARRIED.items() for topology in names}
+    claims = {
+        name: subject.schemes[name].claim_for(Topology.example(name))
+        for name in carried if name in subject.schemes and name in rows
+    }  # fmt: skip
+    return tuple(name for name, it in claims.items() if it.borne_on(rows[name], {role: 1}, Circumstance.ANY))
+
+
+def _table(subject: Subject, seed: int, effort: Effort) -> GameRuns | None:
     for number in range(SAMPLES):
-        sample = subject.sample(seed + number)
+        sample = subject.sample(seed + number, effort)
         if sample is None:
             return None
         try:
-            return GameRuns(sample, seed)
+            return GameRuns(sample, seed, effort)
         except FglSecureError:
             continue  # a scheme may need more neighbours than this sample has
     return None
@@ -309,7 +363,7 @@ def _games(table: GameRuns, wanted: list[tuple[Guarantee, Role]], claim: Claim) 
         yield Game(
             secret=secret, role=role, guarantee=promise, coalition=f"1 {role}", seen=outcome.seen, null=outcome.null,
             broken=tuple(dict.fromkeys(outcome.broken)), share=outcome.share, tests=outcome.tests, runs=table.runs,
-            devices=table.subject.graph.num_devices,
+            devices=table.subject.graph.num_devices, control=outcome.control, rounds=table.effort.rounds,
         )  # fmt: skip
 
 
@@ -327,11 +381,14 @@ class WordTests:
         self, run: Callable[[int], Transcript], observers: Ids, fields: tuple[UniformField, ...], *, pools: bool
     ) -> None:
         self._run, self._observers, self._fields, self._pools = run, observers, fields, pools
+        self._known: dict[int, dict[Key, list[Words]]] = {}
         self.words = self._words(0)
         self.trials = self._trials(self.words, self._words(1))
 
     def _words(self, coins: int) -> dict[Key, list[Words]]:
-        return words(received(self._run(coins), self._observers), self._fields)
+        if coins not in self._known:
+            self._known[coins] = words(received(self._run(coins), self._observers), self._fields)
+        return self._known[coins]
 
     def _trials(
         self, found: dict[Key, list[Words]], fresh: dict[Key, list[Words]]
@@ -365,6 +422,26 @@ class WordTests:
                 known[rule] = trial.outcome.p_value, said
         return {key: [said for _, said in rules.values()] for key, rules in out.items()}
 
+    def share(self, key: Key) -> tuple[float, int]:
+        """The smallest share of words of a field without masks that would be seen, and where: in which of its parts."""
+        shares = [smallest_share(part, len(self.trials), ALPHA, POWER) for part in self.words[key]]
+        return min(shares), int(np.argmin(shares))
+
+    def sees_words(self, key: Key, seed: int) -> bool:
+        """Whether words of a field without masks in the stated share of places are found, in one of a few draws."""
+        share, place = self.share(key)
+        samples = [self._words(coins)[key][place] for coins in range(3)]
+        return any(self._rejects([_unmasked(each, share, (seed, draw)) for each in samples]) for draw in range(DRAWS))
+
+    def _rejects(self, samples: list[Words]) -> bool:
+        """Whether two of three samples in a row show that words are not uniform."""
+        one, two = (
+            {trial.key: trial.outcome.p_value for trial in trials(*pair, receivers_pool=self._pools)}
+            for pair in (samples[:2], samples[1:])
+        )
+        low = [key for key, p_value in one.items() if p_value * len(self.trials) <= ALPHA]
+        return any(two.get(key, 1.0) * len(low) <= ALPHA for key in low)
+
     def _describe(self, key: Key, part: Words, trial: Trial) -> str:
         rows = trial.rows
         place = place_of(key, None, part.senders[rows], part.receivers[rows], self._run(0).parties)
@@ -375,7 +452,7 @@ class WordTests:
 
 def _of_rows(table: GameRuns, secret: SecretKind, role: Role, tested: WordTests) -> Outcome:
     """Play the game of a secret that is a row of sums."""
-    topologies = table.subject.carried[secret]
+    topologies = guaranteed(table.subject, secret, role) or table.subject.carried[secret]
     owns = role in (Role.DEVICE, Role.SILO) and topologies == (NEIGHBOURS,) and _owns_sums(table, role)
     change: Change = table.swaps if owns else change_of(topologies)
     observers = table.swaps.swaps[Direction.FORWARD].observers if owns else table.observers(role)
@@ -400,6 +477,7 @@ def compare_rows(
         tested: words that reached the observers.
     """
 
+    @cache
     def read(kind: str) -> list[Batch]:
         return received(run(kind), observers)
 
@@ -414,12 +492,22 @@ def compare_rows(
     for key, said in tested.rejected.items():
         if key in dependent or key in still:
             broken += said
-    tests = len(tested.trials)
-    shares = [
-        min(smallest_share(part, tests, ALPHA, POWER) for part in tested.words[key])
-        for key in dependent & set(tested.words)
-    ]
-    return Outcome(broken, max(shares, default=0.0), tests, seen, null)
+    hidden = sorted(dependent & set(tested.words))
+    control = bool(broken) or (
+        sees_a_word(mine, again, fields, seen) and all(tested.sees_words(key, seen) for key in hidden)
+    )
+    share = max((tested.share(key)[0] for key in hidden), default=0.0)
+    return Outcome(broken, share, len(tested.trials), seen, null, control)
+
+
+def _unmasked(found: Words, share: float, seed: tuple[int, int]) -> Words:
+    """Words with small numbers in a share of places, in all runs the same ones."""
+    values = found.values.copy()
+    rows = np.arange(len(values))[:, None], np.arange(values.shape[1])[None]
+    rng = np.random.default_rng(seed)
+    holes, plain = rng.random(values.shape), rng.integers(0, max(found.modulus // 512, 2), size=values.shape)
+    values[rows] = np.where(holes < share, plain, values)
+    return replace(found, values=values)
 
 
 def _owns_sums(table: GameRuns, role: Role) -> bool:
@@ -444,47 +532,33 @@ def _describe_differences(parties: Directory, changed: list[Difference]) -> list
 
 def _of_edges(table: GameRuns, secret: SecretKind, role: Role) -> Outcome | None:
     """Play the game of a secret that lies in the edges; None if no other graph has equal degrees where they must be."""
-    degrees = secret.name == "DEGREE"
-    graph = swapped_edges(table.subject.graph, table.seed, degrees=degrees)
-    seen = sum(len(each.receivers) for each in received(table.first, table.observers(role)) if each.sent)
-    if graph is None:
-        return None
-    other, name = table.subject.on_graph(graph), f"degrees {degrees}"
+    degrees, observers = secret.name == "DEGREE", table.observers(role)
+    seen = sum(len(each.receivers) for each in received(table.first, observers) if each.sent)
 
-    def compared(*coins: int) -> tuple[list[str], int]:
-        ones = [table.signature(role, "", each) for each in coins]
-        return _compared(table, ones, [table.signature(role, name, each, other) for each in coins])
+    def one(coins: int) -> Signature:
+        return table.signature(role, "", coins)
 
-    broken, features = compared(0, 1)
-    if broken:  # what randomness changes now and then may have stayed in two runs
-        broken, features = compared(0, 1, 2, 3)
-    runs = [table.signature(role, "", coins) for coins in range(4)]
-    return Outcome(broken, 0.0, features, seen, bool(_compared(table, runs[:2], runs[2:])[0]))
+    def repeated(coins: int) -> Signature:
+        return one(coins + NULL_COINS)
 
-
-_Signatures = list[dict[Feature, object]]
-
-
-def _compared(table: GameRuns, ones: _Signatures, others: _Signatures) -> tuple[list[str], int]:
-    """Features that randomness does not change and the secret does."""
-    one, another = ones[0], others[0]
-    unsteady = {(key.kind, key.what) for runs in (ones, others) for key in _unsteady(runs)}
-    out: dict[tuple[str, str], tuple[Feature, set[int]]] = {}
-    for feature in [*one, *(each for each in another if each not in one)]:
-        if one.get(feature) == another.get(feature) or (feature.kind, feature.what) in unsteady:
-            continue
-        key = feature.kind, feature.what
-        out.setdefault(key, (feature, set()))[1].add(feature.receiver)
-    said = []
-    for (kind, what), (feature, receivers) in out.items():
-        who = np.array(sorted(receivers))
-        place = place_of((kind, ""), feature.step, np.empty(0, dtype=np.int64), who, table.parties)
-        said.append(f"{place.replace(' from no party', '')}: {what} depends on the graph")
-    return said, sum((key.kind, key.what) not in unsteady for key in one)
-
-
-def _unsteady(runs: _Signatures) -> Iterator[Feature]:
-    """Features that randomness changes."""
-    first, *rest = runs
-    for other in rest:
-        yield from (key for key in {**first, **other} if first.get(key) != other.get(key))
+    broken, features, null, control = list[str](), 0, False, True
+    for number in range(table.effort.graphs):
+        graph = swapped_edges(table.subject.graph, table.seed + number, degrees=degrees)
+        if graph is None:
+            return None
+        other, name = table.subject.on_graph(graph, table.effort.rounds), f"degrees {degrees} {number}"
+        found = compare_graphs(one, partial(table.signature, role, name, subject=other))
+        features += found.features
+        for (kind, what), (step, receivers) in found.broken.items():
+            place = place_of((kind, ""), step, np.empty(0, dtype=np.int64), receivers, table.parties)
+            place = place.replace(" from no party", "").replace(" to no party", "")
+            broken.append(f"{place}: {what} depends on the graph")
+        if found.broken:
+            null = bool(compare_graphs(one, repeated).broken)
+            break
+        views = (
+            (lambda coins: received(table.run("", coins), observers)),
+            (lambda coins, name=name, other=other: received(table.run(name, coins, None, other), observers)),
+        )
+        control = control and edges_see_a_word(*views, table.seed)
+    return Outcome(broken, 0.0, features, seen, null, bool(broken) or control)

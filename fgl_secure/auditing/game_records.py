@@ -5,7 +5,7 @@ from __future__ import annotations
 from fgl_secure.attacks.base import Card, KnowledgeBaseline
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.game import Game
-from fgl_secure.auditing.plan import GAME_ROUNDS, AuditPlan
+from fgl_secure.auditing.plan import LINKS, AuditPlan
 from fgl_secure.auditing.records import GAME, Record
 from fgl_secure.auditing.report import sentence
 from fgl_secure.auditing.verdict import Verdict
@@ -44,7 +44,7 @@ def record_of(game: Game, run: str, plan: AuditPlan) -> Record:
     value, seen = float(found), min(game.share, 1.0)
     return Record(
         attack=card_of(game).name,
-        view=f"{game.role}, {plural(GAME_ROUNDS, 'round')} on {game.devices} of {plan.graph.num_devices:,} devices",
+        view=f"{game.role}, {plural(game.rounds, 'round')} on {game.devices} of {plan.graph.num_devices:,} devices",
         coalition=game.coalition,
         protocol=run,
         dataset=plan.graph.graph.name,
@@ -57,6 +57,8 @@ def record_of(game: Game, run: str, plan: AuditPlan) -> Record:
         knowledge=KnowledgeBaseline.NOTHING_KNOWN,
         n=game.runs,
         seed=plan.seed,
+        positive_control=float(game.control),
+        positive_minimum=1.0,
         null_control=float(game.null),
         null_interval=Interval(float(game.null), float(game.null)),
         detectable_advantage=game.share,
@@ -73,6 +75,11 @@ def _finding(game: Game) -> str:
         more = len(game.broken) - _MOST_SAID
         rules = "; ".join(game.broken[:_MOST_SAID]) + (f"; and {plural(more, 'rule')} more" if more > 0 else "")
         return f"{rules[0].upper()}{rules[1:]}."
+    if game.secret in LINKS:
+        return (
+            f"Of {plural(game.seen, 'message')} neither words that randomness leaves as they are nor counts that it "
+            "changes depend on the graph."
+        )
     if not game.share:
         return f"None of {plural(game.seen, 'message')} depends on the secret: any other word would have been seen."
     return (

@@ -123,7 +123,8 @@ def games_of_sums(rules: Rules, run: _Run, known: Sized, ally: int | None = None
             Game(
                 secret=Secret.SUMMAND, role=role, guarantee=guarantee, coalition=coalition, null=found.null,
                 broken=tuple(dict.fromkeys(broken)), share=found.share, tests=found.tests, seen=found.seen,
-                runs=len(known), devices=rules.clients,
+                runs=len(known), devices=rules.clients, rounds=1,
+                control=found.control or bool(broken),
             )
         )  # fmt: skip
 

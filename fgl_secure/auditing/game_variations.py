@@ -8,6 +8,7 @@ holds both.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,9 +25,6 @@ from fgl_secure.typing import Array, Ids
 
 Change = Callable[[OneProcess, list[Call]], list[Call]]
 """What silos call in the second input, given what they call in the first."""
-
-MOST_OBSERVERS = 8
-"""Owners of sums whose views are compared at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +44,7 @@ class Swaps:
     free: Ids
 
     @classmethod
-    def of(cls, grouping: Grouping, observers: Ids, seed: int, *, whole: Grouping) -> Swaps:
+    def of(cls, grouping: Grouping, observers: Ids, seed: int, *, whole: Grouping, most: int) -> Swaps:
         """Rows of some sums, a pair for each observer.
 
         Args:
@@ -54,6 +52,7 @@ class Swaps:
             observers: those who may be observers, party identifiers; as many are taken as do not meet.
             seed: of the order in which they are tried.
             whole: all messages, those to groups included that are not answered.
+            most: observers.
         """
         kept, changed = set[int](), set[int]()
         seen, pairs, free = list[int](), list[tuple[int, int]](), list[int]()
@@ -63,7 +62,7 @@ class Swaps:
             denied = sorted(set().union(*_rows_by_group(whole, observer)) - inside - kept)
             alike = _alike(sums, np.flatnonzero(grouping.row_owner == observer))
             pair = next((each for each in alike if kept.isdisjoint(each)), None)
-            if (pair is None and not denied) or not inside.isdisjoint(changed) or len(seen) == MOST_OBSERVERS:
+            if (pair is None and not denied) or not inside.isdisjoint(changed) or len(seen) == most:
                 continue
             seen.append(observer)
             kept |= inside
@@ -195,35 +194,53 @@ def change_of(topologies: Sequence[str]) -> Change:
     return change
 
 
-def swapped_edges(graph: FederatedGraph, seed: int, *, degrees: bool) -> FederatedGraph | None:
-    """The graph with an edge between silos elsewhere; None where none can move.
+def swapped_edges(graph: FederatedGraph, seed: int, *, degrees: bool, most: int | None = None) -> FederatedGraph | None:
+    """The graph with edges between silos elsewhere; None where none can move.
 
     Args:
         graph: with edges both ways.
         seed: of the edges.
-        degrees: whether degrees change: the edge u-v becomes u-w. Else two edges u-v and w-x become u-x and w-v, and
-            every device keeps its degree.
+        degrees: whether degrees change: an edge u-v becomes u-w, w having no fewer edges than v. Else two edges u-v and
+            w-x become u-x and w-v, and every device keeps its degree; silos with most edges between them get more.
+        most: edges, or pairs of them, that move; half of those between silos unless given.
     """
+
+    def silos_of(ends: tuple[int, int]) -> tuple[int, int]:
+        one, other = (int(silo[end]) for end in ends)
+        return min(one, other), max(one, other)
+
     source, target = graph.edges
-    known = set(zip(source.tolist(), target.tolist(), strict=True))
+    rng, silo, bound = np.random.default_rng(seed), graph.silo_of, int(graph.in_degree.max())
+    known, degree = set(zip(source.tolist(), target.tolist(), strict=True)), graph.in_degree.copy()
     crossing = graph.edges[:, graph.crosses_silos & (source < target)].T
-    order = np.random.default_rng(seed).permutation(crossing).tolist()
-    for u, v in order:
-        for w, x in order:
-            ends = {u, v, w, x}
+    edges = [(u, v) for u, v in rng.permuted(rng.permutation(crossing), axis=1).tolist() if {(u, v), (v, u)} <= known]
+    moved, wanted = 0, most or max(len(edges) // (2 if degrees else 4), 1)
+    between = Counter(map(silos_of, edges))
+    for place, (u, v) in enumerate(edges):
+        if moved == wanted:
+            break
+        for other in range(place + 1, len(edges)):
+            w, x = edges[other]
             gained = [(u, w)] if degrees else [(u, x), (w, v)]
             lost = [(u, v)] if degrees else [(u, v), (w, x)]
-            apart = all(graph.silo_of[a] != graph.silo_of[b] and (a, b) not in known for a, b in gained)
-            if len(ends) == 4 and apart and ((v, u) in known) and ((x, w) in known):
-                found = _with_edges(graph, lost, gained)
-                if found.in_degree.max() == graph.in_degree.max():  # a bound on degrees is public
-                    return found
-    return None
-
-
-def _with_edges(graph: FederatedGraph, lost: list[tuple[int, int]], gained: list[tuple[int, int]]) -> FederatedGraph:
-    both = {pair for a, b in lost for pair in ((a, b), (b, a))}
-    kept = [pair for pair in graph.edges.T.tolist() if tuple(pair) not in both]
-    edges = np.array([*kept, *(pair for a, b in gained for pair in ((a, b), (b, a)))], dtype=np.int64)
-    edges = edges[np.lexsort((edges[:, 0], edges[:, 1]))].T
-    return replace(graph, graph=replace(graph.graph, edges=read_only(np.ascontiguousarray(edges))))
+            if degrees:
+                fits = 1 < degree[v] <= degree[w] < bound  # a bound on degrees is public
+            else:
+                fits = sum(between[silos_of(each)] for each in gained) > sum(between[silos_of(each)] for each in lost)
+            apart = all(silo[a] != silo[b] and (a, b) not in known for a, b in gained)
+            if len({u, v, w, x}) < 4 or not fits or not apart:
+                continue
+            known -= {pair for a, b in lost for pair in ((a, b), (b, a))}
+            known |= {pair for a, b in gained for pair in ((a, b), (b, a))}
+            if degrees:
+                degree[v], degree[w], edges[place] = degree[v] - 1, degree[w] + 1, (u, w)
+            else:
+                edges[place], edges[other] = (u, x), (w, v)
+                between.update(map(silos_of, gained))
+                between.subtract(map(silos_of, lost))
+            moved += 1
+            break
+    if not moved:
+        return None
+    ends = np.array(sorted(known, key=lambda pair: pair[::-1]), dtype=np.int64).T
+    return replace(graph, graph=replace(graph.graph, edges=read_only(np.ascontiguousarray(ends))))

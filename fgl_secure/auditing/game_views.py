@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,6 +156,35 @@ def differences(
         yield Difference((first.kind, ""), first.step, nobody, first.receivers, "is sent for one secret alone")
 
 
+def sees_a_word(one: list[Batch], again: list[Batch], masked: Collection[Key], seed: int) -> bool:
+    """Whether a comparison of two runs finds one word that differs, or one byte more where there is no such word.
+
+    Args:
+        one: what parties get in a run.
+        again: in another run of the same input.
+        masked: fields that may differ.
+        seed: of the word.
+    """
+    varying = {*_random_fields(one, again), *masked}
+    rng = np.random.default_rng(seed)
+    places = [(place, name) for place, batch in enumerate(one) for name, value in batch.fields.items()
+              if value.size and (batch.kind, name) not in varying]  # fmt: skip
+    other = list(one)
+    if places:
+        place, name = places[rng.integers(len(places))]
+        value = one[place].fields[name].copy()
+        flat = value.reshape(-1)
+        word = rng.integers(flat.size)
+        flat[word] = flat[word] + 1 if value.dtype.kind == "f" else flat[word] ^ flat.dtype.type(1)
+        other[place] = replace(one[place], fields={**one[place].fields, name: value})
+    elif one:
+        other[0] = replace(one[0], item_bytes=one[0].item_bytes + 1)
+    else:
+        party = np.zeros(1, dtype=np.int64)
+        other = [Batch("", Step(0), party, party, 1, {})]
+    return any(differences(one, other, again, lambda: other))
+
+
 def _changed(value: NDArray[Any], other: NDArray[Any]) -> Ids:
     """Rows that differ; of real numbers, by more than rounding does."""
     if value.dtype.kind == "f":
@@ -261,46 +290,3 @@ def _integers(values: NDArray[Any], modulus: int) -> NDArray[np.int64]:
     if modulus >= 2**63:
         return np.ascontiguousarray(values).view(np.int64)
     return values.astype(np.int64) % modulus
-
-
-class Feature(NamedTuple):
-    """Something that one party sees of the messages of a kind in one step: whose, the how many-th batch, and what."""
-
-    kind: str
-    step: Step
-    receiver: int
-    number: int
-    what: str
-
-
-def signature(batches: list[Batch]) -> dict[Feature, object]:
-    """What a run looks like to each party in each step: counts, sizes, types, senders, and how often words repeat.
-
-    Words that are few and the same for every randomness stand in it as they are, others by what the comparison of runs
-    leaves of them.
-    """
-    out: dict[Feature, object] = {}
-    seen: dict[tuple[str, Step, int], int] = {}
-    for batch in (each for each in batches if each.sent):
-        numbers = {name: _row_numbers(value) for name, value in batch.fields.items()}
-        for receiver in np.unique(batch.receivers).tolist():
-            rows = np.flatnonzero(batch.receivers == receiver)
-            place = (batch.kind, batch.step, receiver)
-            number = seen[place] = seen.get(place, -1) + 1
-            out[Feature(*place, number, "number of messages")] = len(rows)
-            out[Feature(*place, number, "size and types of messages")] = batch.shape
-            out[Feature(*place, number, "senders")] = tuple(np.sort(batch.senders[rows]).tolist())
-            for name, value in numbers.items():
-                mine = np.sort(value[rows])
-                repeats = np.unique(mine, return_counts=True)[1]
-                out[Feature(*place, number, f"repetitions of {name}")] = tuple(np.sort(repeats).tolist())
-                out[Feature(*place, number, f"words of {name}")] = mine.tobytes()
-    return out
-
-
-def _row_numbers(value: NDArray[Any]) -> NDArray[np.uint64]:
-    """A number for each row, the same for equal rows: sums of words of eight bytes with random weights modulo 2^64."""
-    flat = np.ascontiguousarray(value).reshape(len(value), -1).view(np.uint8)
-    blocks = np.pad(flat, ((0, 0), (0, -flat.shape[1] % 8))).view(np.uint64)
-    weights = np.random.default_rng(0).integers(1, 2**63, size=blocks.shape[1], dtype=np.uint64) | np.uint64(1)
-    return np.asarray((blocks * weights).sum(axis=1, dtype=np.uint64))

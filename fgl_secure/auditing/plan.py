@@ -30,8 +30,27 @@ CARRIED: Mapping[SecretKind, tuple[str, ...]] = MappingProxyType(
 """By secret, the topologies of the sums that it goes into."""
 LINKS: frozenset[SecretKind] = frozenset({Secret.CROSS_EDGE, Secret.FOREIGN_NODE, Secret.DEGREE})
 """The secrets that edges are."""
-GAME_DEVICES, GAME_ROUNDS = 64, 2
-"""Devices of a graph on which games are played, at most but for one of each silo; and rounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much games play.
+
+    Attributes:
+        devices: of the graph on which games are played, at most but for one of each silo.
+        rounds: of a run.
+        observers: owners of sums whose views are compared at once, at most.
+        graphs: other graphs with which that one is compared, for each secret that edges are.
+    """
+
+    devices: int = 64
+    rounds: int = 2
+    observers: int = 8
+    graphs: int = 1
+
+
+BRIEF, THOROUGH = Effort(), Effort(devices=192, rounds=6, observers=2**20, graphs=3)
+"""What an audit plays, and a thorough one."""
 RECORDED_ROUNDS = 1
 """Rounds of training whose payloads are kept and attacked, unless a method says otherwise; sizes are kept of all."""
 
@@ -150,24 +169,25 @@ class Subject(ABC):
         """The secrets that the edges of the graph are: games move edges."""
         return LINKS
 
-    def sample(self, seed: int) -> Subject | None:
+    def sample(self, seed: int, effort: Effort = BRIEF) -> Subject | None:
         """The same on a few neighbourhoods of its graph, for games; None where there is no such thing.
 
         Args:
             seed: of the draw.
+            effort: how large games are.
         """
         if self.job is None:
             return None
-        graph = self.graph.some_neighbourhoods(GAME_DEVICES, seed)
-        return self.on_graph(graph)
+        return self.on_graph(self.graph.some_neighbourhoods(effort.devices, seed), effort.rounds)
 
-    def on_graph(self, graph: FederatedGraph) -> Subject:
+    def on_graph(self, graph: FederatedGraph, rounds: int) -> Subject:
         """The same for the rounds of a game on another graph of as many silos.
 
         Args:
             graph: who has what.
+            rounds: of training.
         """
-        return self.brief(graph=graph, preset=self.preset.with_epochs(GAME_ROUNDS))
+        return self.brief(graph=graph, preset=self.preset.with_epochs(rounds))
 
     def independent(self, seed: int) -> Subject:
         """The same method under the same schemes on other inputs of the same shape, for null controls.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from fgl_secure.attacks.message_passing.knowledge import TRAINING
 from fgl_secure.attacks.truth import MessageTruth
-from fgl_secure.auditing.plan import GAME_ROUNDS, RECORDED_ROUNDS, AuditPlan, Subject, pooled_over
+from fgl_secure.auditing.plan import RECORDED_ROUNDS, AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.coded_products import SumsProducts
@@ -145,9 +145,9 @@ class _ProgramSubject(Subject):
         """With no more rounds than attacks read, where the method can be told how many."""
         return replace(self, **{"method": self._shortened(RECORDED_ROUNDS), **changes})
 
-    def on_graph(self, graph: FederatedGraph) -> Subject:
+    def on_graph(self, graph: FederatedGraph, rounds: int) -> Subject:
         """See `Subject.on_graph`."""
-        return self.brief(graph=graph, method=self._shortened(GAME_ROUNDS))
+        return self.brief(graph=graph, method=self._shortened(rounds))
 
     def _shortened(self, rounds: int) -> ProgramMethod:
         told = any(each.name == "epochs" for each in fields(self.method))

@@ -46,6 +46,7 @@ def audit(options: argparse.Namespace, words: list[str]) -> int:
             device=options.device,
             command=_command(words),
             progress=phases,
+            thorough=options.thorough,
         )
     _deliver(lambda: _report_text(report, options), report.write, options, ["audit", options.method.name])
     return VIOLATED if options.scheme and report.violations else OK
@@ -69,6 +70,7 @@ def _audit_seeds(chosen: argparse.Namespace, words: list[str]) -> int:
             runs=chosen.out / "seeds.jsonl",
             watch=Runs(phases, describe_entry),
             progress=phases,
+            thorough=chosen.thorough,
         )
     _deliver(
         lambda: json.dumps(found.rows(), indent=2) if chosen.json else describe_seeds(found),

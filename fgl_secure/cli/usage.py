@@ -173,6 +173,8 @@ def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         f"violates a guarantee; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
     )
     _add_attacks(parser)
+    parser.add_argument("--thorough", action="store_true", help="play games on three times as many devices and rounds, "
+                        "with all observers, which see smaller leaks; takes several times as long")  # fmt: skip
     parser.add_argument("--seeds", type=int, default=1, metavar="N",
                         help="audits with seeds S to S + N - 1, and means over them; a call with the same folder goes "
                         "on after the last finished seed")  # fmt: skip

@@ -122,6 +122,7 @@ def audit_each_seed(
     runs: Path | None = None,
     watch: Watch | None = None,
     progress: Callable[[str], Progress] | None = None,
+    thorough: bool = False,
 ) -> SeedReports:
     """Audit a method once per seed; see `fgl_secure.audit_seeds`.
 
@@ -135,6 +136,7 @@ def audit_each_seed(
         runs: file to which each finished seed is added, and from which equal ones are taken; None keeps nothing.
         watch: notified before and after each seed.
         progress: as there.
+        thorough: as there.
 
     Returns:
         The reports, one per seed.
@@ -148,9 +150,10 @@ def audit_each_seed(
         plan = method.plan(source, named, seed=seed, device=device)  # all choices are checked before a first run
         key = {"of": "audit", **data_facts(plan.graph), "seed": seed, "device": device,
                "attacks": [each.card.name for each in wanted], "schemes": [each.name for each in plan.subjects],
+               "thorough": thorough,
                **method_options(method), **provenance()}  # fmt: skip
         work = partial(_audited, method, source, named, attacks, seed=seed, device=device, command=command(seed),
-                       progress=progress)  # fmt: skip
+                       progress=progress, thorough=thorough)  # fmt: skip
         jobs.append(Run(key, f"{method.title}, seed {seed}", (method.name,), work))
     entries = complete_runs(jobs, ledger, watch)
     if ledger.error is not None:

@@ -1,9 +1,9 @@
 """Planted leaks: changes to the source after which some parties learn a secret, and the audits that must see it.
 
 Every TOML file in this folder holds some: a name, what leaks, the run that is audited (`run`, a method and schemes),
-the guarantee that is violated (`secret` and `role`), and the places that change, as mutants have them. One with a
-reason in `left_out` is tried by hand alone. `python -m tests.planted` applies one after the other to a copy of the
-source, plays the leak's game of the audit there, and says whether the guarantee is violated and where.
+the guarantee that is violated (`secret` and `role`), and the places that change, as mutants have them.
+`python -m tests.planted` applies one after the other to a copy of the source, plays the leak's game of the audit there,
+and says whether the guarantee is violated and where.
 """
 
 import json
@@ -30,14 +30,12 @@ class Leak:
         run: method and schemes of the audited run.
         secret: name of what leaks.
         role: to whom.
-        left_out: why it isn't in the daily draw; empty if a run has shown that games find it.
     """
 
     change: Mutant
     run: str
     secret: str
     role: str
-    left_out: str = ""
 
     @property
     def game(self) -> str:
@@ -51,10 +49,9 @@ def load(folder: Path = FOLDER) -> dict[str, Leak]:
     for file in sorted(folder.glob("*.toml")):
         for name, entry in tomllib.loads(file.read_text(encoding="utf-8")).items():
             what, run, secret, role = (entry.pop(key) for key in ("leak", "run", "secret", "role"))
-            left_out = entry.pop("left_out", "")
             pairs = [(place, *pair) for place in entry for pair in zip(*2 * [iter(entry[place])], strict=True)]
             assert name not in found, f"leaks must have names of their own; found {name} twice"
-            found[name] = Leak(Mutant(name, what, (), tuple(map(Edit._make, pairs))), run, secret, role, left_out)
+            found[name] = Leak(Mutant(name, what, (), tuple(map(Edit._make, pairs))), run, secret, role)
     return found
 
 

@@ -44,7 +44,7 @@ def _dealt(runs: int) -> tuple[float, int]:
 
         def leaky(self: Any, step: Any, rows: Any = None, number: int = number) -> None:
             where = np.random.default_rng((number, step.round, step.evaluation)).random(rows.shape) < share
-            super(pads.PaddedClients, self).begin(step, (rows + _pads(self, step, where)) % MERSENNE_61)
+            super(pads.PaddedClients, self).begin(step, (rows + pads_with_holes(self, step, where)) % MERSENNE_61)
 
         with patch.object(pads.PaddedClients, "begin", leaky):
             games = {game.role: game for game in play_games(subject, number)}
@@ -52,7 +52,7 @@ def _dealt(runs: int) -> tuple[float, int]:
     return share, found
 
 
-def _pads(clients: Any, step: Any, holes: NDArray[np.bool_]) -> NDArray[np.int64]:
+def pads_with_holes(clients: Any, step: Any, holes: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Pads that add up to 0, and are 0 in some places."""
     pads: NDArray[np.int64] = clients.draws.draw("pads", clients.parties, MERSENNE_61, holes.shape[1:], step)
     last = holes.argmin(axis=0), np.arange(holes.shape[1])  # what is left of a column makes up for the rest

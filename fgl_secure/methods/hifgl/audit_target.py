@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 
 from fgl_secure.auditing import privacy_cost
 from fgl_secure.auditing.method import AuditRequest
-from fgl_secure.auditing.plan import GAME_ROUNDS, AuditPlan, Subject, pooled_over
+from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.privacy_cost import MeasuredEpsilon, PrivacyCost
 from fgl_secure.auditing.programs import claim_of, fill_schemes, in_the_clear, name_of, named_rows
 from fgl_secure.auditing.recorded_run import RecordedRun
@@ -320,10 +320,10 @@ class HiFGLSubject(Subject):
         """Special runs are made for attacks alone."""
         return replace(self, read=scenarios)
 
-    def on_graph(self, graph: FederatedGraph) -> Subject:
+    def on_graph(self, graph: FederatedGraph, rounds: int) -> Subject:
         """See `Subject.on_graph`."""
         heard = graph.restricted_to_split() if self.preset.split_restricted else graph
-        return self.brief(graph=graph, heard=heard, redealt=None, preset=self.preset.with_epochs(GAME_ROUNDS))
+        return self.brief(graph=graph, heard=heard, redealt=None, preset=self.preset.with_epochs(rounds))
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their silos."""
