@@ -74,7 +74,7 @@ class Measurement:
     def of_share(
         cls,
         metric: str,
-        found: Proportion,
+        share: Proportion,
         finding: str,
         *,
         random: float = 0.0,
@@ -83,7 +83,7 @@ class Measurement:
         context: bool = False,
     ) -> Self:
         """A share of secrets that were recovered; arguments as for the class."""
-        value, interval, n = found.value, found.interval, found.n
+        value, interval, n = share.value, share.interval, share.n
         return cls(metric, value, interval, n, random, prior, reachable, True, finding, context)
 
     @classmethod
@@ -93,18 +93,18 @@ class Measurement:
         return cls(metric, 2 * area - 1, bounds, n, 0.0, prior, 1.0, False, finding)
 
     @classmethod
-    def of_advantage(cls, metric: str, found: Proportion, alarms: float, finding: str) -> Self:
+    def of_advantage(cls, metric: str, advantage: Proportion, alarms: float, finding: str) -> Self:
         """A difference of two rates that nobody has without the transcript.
 
         Args:
             metric: what is measured.
-            found: the difference, with its arms.
+            advantage: the difference, with its arms.
             alarms: the second rate.
             finding: the figure in one plain sentence.
         """
-        value, interval, arms = found.value, found.interval, found.arms
+        value, interval, arms = advantage.value, advantage.interval, advantage.arms
         rates = None if arms is None else (*arms, alarms)
-        return cls(metric, value, interval, found.n, 0.0, 0.0, 1.0, False, finding, arms=rates)
+        return cls(metric, value, interval, advantage.n, 0.0, 0.0, 1.0, False, finding, arms=rates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def main() -> None:
         "dataset": prepared.graph.graph.name,
         "device": _device_name(prepared.device),
         "devices": prepared.graph.num_devices,
-        "messages_per_layer": int(prepared.heard.edges.shape[1]),
+        "messages_per_layer": int(prepared.message_graph.edges.shape[1]),
         "epochs": args.epochs,
         "test_accuracy": {args.scheme: _accuracy(secured, args.epochs), BASELINE: _accuracy(clear, args.epochs)},
         "seconds_per_round": dict(zip(works, np.median(seconds, axis=0).tolist(), strict=True)),

@@ -118,9 +118,9 @@ class RunLedger:
         """The run of this key; None where it isn't there."""
         return self._entries.get(_text(key))
 
-    def add(self, key: Key, found: object, seconds: float) -> LedgerEntry:
+    def add(self, key: Key, figures: object, seconds: float) -> LedgerEntry:
         """Writes one finished run; see `error`."""
-        line = json.dumps({"run": dict(key), "found": found, "seconds": seconds}, ensure_ascii=False)
+        line = json.dumps({"run": dict(key), "found": figures, "seconds": seconds}, ensure_ascii=False)
         entry = _entry(line)
         assert entry is not None, "what was written can be read"
         self._entries[_text(entry.key)] = entry

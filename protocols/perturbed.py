@@ -322,7 +322,7 @@ class Noisy(SumMachine):
         self._draws.note_coins("noise", sources.owner, noise, step)
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+        """See `Machine.receive`."""
         self._inner.receive(messages)
 
     def step(self) -> Iterable[Messages]:

@@ -80,7 +80,7 @@ class UniformField:
     """A field of messages whose words must be uniform and independent, whatever is summed.
 
     Attributes:
-        phase: of the messages; or the name by which receivers note what they open of sealed ones (`note_learnt`).
+        phase: of the messages; or the name by which receivers note what they open of sealed ones (`note_secrets`).
         name: of the field; empty for what is noted.
         modulus: how many values a word has; 0 where that follows from what is summed.
     """
@@ -416,9 +416,9 @@ def least_group(scheme: Scheme) -> int:
         sizes = np.arange(1, most + 1)
         target, rows = np.repeat(np.arange(most), sizes), np.arange(sizes.sum())
         apart = np.zeros_like(rows), np.ones_like(sizes)
-        kept = scheme.answered_grouping(Grouping(rows, sizes, rows, target, *apart)).target
-        if len(kept):
-            return int(sizes[kept].min())
+        answered = scheme.answered_grouping(Grouping(rows, sizes, rows, target, *apart)).target
+        if len(answered):
+            return int(sizes[answered].min())
         most *= 4
 
 

@@ -107,13 +107,13 @@ def check_mutual(owners: NDArray[np.int64], others: NDArray[np.int64]) -> None:
     Raises:
         InputError: a row travels one way alone between two devices, or two rows travel one way.
     """
-    there, back = (np.sort(a << 32 | b) for a, b in ((owners, others), (others, owners)))
-    if not np.array_equal(there, back):
+    forward, back = (np.sort(a << 32 | b) for a, b in ((owners, others), (others, owners)))
+    if not np.array_equal(forward, back):
         raise InputError(
             "rows must travel both ways between two partners (an undirected graph); some travel one way; take "
             "relay-coded[graph-shown], or make the graph undirected"
         )
-    if len(np.unique(there)) < len(there):
+    if len(np.unique(forward)) < len(forward):
         raise InputError("two devices must exchange one row each way; found two of one to the other")
 
 
@@ -191,8 +191,8 @@ class Grouping:
 
     def answered_grouping(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:
         """Without the messages to groups of fewer than `minimum`, whose sums are not computed; see `is_computed`."""
-        kept = is_computed(self.target, minimum, self.foreign if contributors is Contributors.FOREIGN else None)
-        return self if kept.all() else replace(self, source=self.source[kept], target=self.target[kept])
+        mask = is_computed(self.target, minimum, self.foreign if contributors is Contributors.FOREIGN else None)
+        return self if mask.all() else replace(self, source=self.source[mask], target=self.target[mask])
 
     @property
     def largest_group(self) -> int:

@@ -65,8 +65,8 @@ class Candidates:
         if rows.shape[1] != model.widths[0]:
             raise InputError(f"features must have d_in = {model.widths[0]} columns; found {rows.shape[1]}")
         if model.convolution is Convolution.SAGE:
-            own, neighbours = model.first_weights
-            return {own: rows, neighbours: np.asarray(means(self.edges, len(rows)) @ rows)}
+            self_weights, neighbours = model.first_weights
+            return {self_weights: rows, neighbours: np.asarray(means(self.edges, len(rows)) @ rows)}
         (weight,) = model.first_weights
         step = averaging(self.edges, len(rows))
         for _ in range(model.hops):

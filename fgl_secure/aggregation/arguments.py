@@ -150,9 +150,9 @@ class Limits:
         _check("layout", entries, self.entries, "entries")
 
 
-def _check(what: str, result: int, most: int, unit: str) -> None:
+def _check(name: str, result: int, most: int, unit: str) -> None:
     if result > most:
-        raise MalformedMessageError(f"{what} must have at most {most:,} {unit}, this party's limit; found {result:,}")
+        raise MalformedMessageError(f"{name} must have at most {most:,} {unit}, this party's limit; found {result:,}")
 
 
 DEFAULT_LIMITS = Limits()

@@ -157,7 +157,7 @@ class ServerRound:
             TooFewClientsError: fewer than the threshold are left; names the stage and both numbers.
             ProtocolError: answers contradict each other beyond repair.
         """
-        self._outbox = self._spoken() or self._spoken()  # who is silent twice has nothing more to say
+        self._outbox = self._step_machines() or self._step_machines()  # who is silent twice has nothing more to say
         if self._outbox:
             return
         if self._machine.is_vetoed:
@@ -208,7 +208,7 @@ class ServerRound:
             raise ProtocolError("round must be done before there is a mean; it is not")
         return self._outcome
 
-    def _spoken(self) -> list[Messages]:
+    def _step_machines(self) -> list[Messages]:
         """What the machine says in its turn, recorded."""
         return [self._channel.carry(messages) for messages in self._machine.step()]
 

@@ -150,7 +150,7 @@ class RoundInputs:
         for index in filter(self._is_there, self.mappings):
             update = self.mappings[index]
             with _naming(index):
-                vetoes[index] = self.rules.outgrown(purpose, opening, update)
+                vetoes[index] = self.rules.exceeds_range(purpose, opening, update)
                 vector = None if vetoes[index] else self._vector(index, update, purpose, opening)
             if rows is not None and vector is not None:
                 rows[index] = vector

@@ -70,8 +70,8 @@ class LagrangeCode:
     betas: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        whole = all(isinstance(item, int | np.integer) for item in (self.K, self.T, self.N))
-        if not whole or self.K < 1 or self.T < 0 or self.N < 1:
+        are_integers = all(isinstance(item, int | np.integer) for item in (self.K, self.T, self.N))
+        if not are_integers or self.K < 1 or self.T < 0 or self.N < 1:
             raise InputError(f"K, T and N must be integers of at least 1, 0, 1; found {self.K}, {self.T}, {self.N}")
         needed, p = self.K + self.T + self.N, self.field.modulus
         if needed > p:
@@ -174,8 +174,8 @@ class LagrangeCode:
         alphas = tuple(self.alphas[worker] for worker in workers)
         flat = shares.reshape(len(workers), math.prod(shares.shape[1:]))
         word = Word(self.field, alphas, flat, self.recovery_threshold(degree), max_errors)
-        blocks, wrong = word.decode(self.betas[: self.K], coins or SystemCoins())
-        return DecodingResult(blocks.reshape(self.K, *shares.shape[1:]), tuple(sorted(workers[i] for i in wrong)))
+        blocks, errors = word.decode(self.betas[: self.K], coins or SystemCoins())
+        return DecodingResult(blocks.reshape(self.K, *shares.shape[1:]), tuple(sorted(workers[i] for i in errors)))
 
     def zero_shares(self, coins: Coins, shape: tuple[int, ...], *, degree: int) -> Elements:
         """Shares of zero at the degree of a computation, to be added to what the workers computed before decoding.

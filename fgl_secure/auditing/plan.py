@@ -199,9 +199,9 @@ class Subject(ABC):
         return self.record_training(self.train(coins=SimulationCoins(seed), recording=self.recording))
 
 
-def pooled_over(graph: FederatedGraph, what: str = "nodes") -> str:
+def pooled_over(graph: FederatedGraph, units: str = "nodes") -> str:
     """Over what accuracy is taken where all silos' test nodes count alike, in words."""
-    return f"pooled over {int(graph.test_mask.sum()):,} {what}"
+    return f"pooled over {int(graph.test_mask.sum()):,} {units}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

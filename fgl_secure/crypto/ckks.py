@@ -144,9 +144,9 @@ def load(item: Any, context: Any, stream: bytes) -> Any:
     if int.from_bytes(stream[_SIZE_FIELD], "little") != len(stream):
         raise InputError(f"stream must be one whole SEAL object; found {len(stream):,} bytes of something else")
     with _memory() as (file, path):
-        unwritten = memoryview(stream)
-        while unwritten:  # a file without a buffer may take a part, and says by the next one what is wrong
-            unwritten = unwritten[file.write(unwritten) :]
+        remaining = memoryview(stream)
+        while remaining:  # a file without a buffer may take a part, and says by the next one what is wrong
+            remaining = remaining[file.write(remaining) :]
         try:
             item.load(context, path)
         except REFUSALS as error:
@@ -231,16 +231,16 @@ class PublicKey:
         Raises:
             InputError: NaN, infinite, no integers, or another shape; FieldRangeError: beyond the bound.
         """
-        here, scale = ring(self.parameters.chain), self.parameters.scale
+        ctx, scale = ring(self.parameters.chain), self.parameters.scale
         packed = pack(checked_vector(vector, self.parameters.bound), self.parameters)
-        nothing, prefix = np.zeros(here.chain.degree, dtype=np.uint64), PREFIX.pack(self.fingerprint, 1)
+        nothing, prefix = np.zeros(ctx.chain.degree, dtype=np.uint64), PREFIX.pack(self.fingerprint, 1)
         ciphertexts = []
         for coefficients in packed:
             cipher = _seal().Ciphertext()
             self._encryptor.encrypt_zero(cipher)
-            here.evaluator.transform_from_ntt_inplace(cipher)
+            ctx.evaluator.transform_from_ntt_inplace(cipher)
             cipher.scale = float(scale)
-            here.evaluator.add_inplace(cipher, here.trivial(here.residues(coefficients * scale), nothing, scale))
+            ctx.evaluator.add_inplace(cipher, ctx.trivial(ctx.residues(coefficients * scale), nothing, scale))
             ciphertexts.append(prefix + save(cipher))
         return ciphertexts
 
@@ -271,10 +271,10 @@ def load_ciphertext(data: bytes, public: PublicKey) -> _CheckedCiphertext:
     return _CheckedCiphertext(ring(public.parameters.chain).ciphertext(data[PREFIX.size :], public.parameters), terms)
 
 
-def _read_parameters(data: bytes, magic: bytes, what: str) -> tuple[Parameters, bytes]:
+def _read_parameters(data: bytes, magic: bytes, name: str) -> tuple[Parameters, bytes]:
     """Parameters after the right start, and what follows them."""
     if not data.startswith(magic):
-        raise InputError(f"{what} must start with {magic!r}; found {len(data):,} bytes that don't")
+        raise InputError(f"{name} must start with {magic!r}; found {len(data):,} bytes that don't")
     start = len(magic) + PARAMETER_BYTES
     return Parameters.from_bytes(data[len(magic) : start]), data[start:]
 
@@ -350,12 +350,12 @@ class ReceiverKey:
     __slots__ = ("_decryptor", "_probe", "_secret", "public")
 
     def __init__(self, public: PublicKey, secret: bytes) -> None:
-        here, scale = ring(public.parameters.chain), public.parameters.scale
+        ctx, scale = ring(public.parameters.chain), public.parameters.scale
         self.public, self._secret = public, secret
-        self._decryptor = _seal().Decryptor(here.context, load(_seal().SecretKey(), here.context, secret))
-        nothing = np.zeros(here.chain.degree, dtype=np.uint64)
-        self._probe = here.trivial(nothing, nothing + np.uint64(1), scale)
-        here.evaluator.transform_to_ntt_inplace(self._probe)
+        self._decryptor = _seal().Decryptor(ctx.context, load(_seal().SecretKey(), ctx.context, secret))
+        nothing = np.zeros(ctx.chain.degree, dtype=np.uint64)
+        self._probe = ctx.trivial(nothing, nothing + np.uint64(1), scale)
+        ctx.evaluator.transform_to_ntt_inplace(self._probe)
 
     def __repr__(self) -> str:
         return f"ReceiverKey(public={self.public}, secret=<secret>)"
@@ -442,9 +442,9 @@ class ReceiverKey:
 
         SEAL hands plaintexts out as NTTs; added to a ciphertext of zero they can be transformed back.
         """
-        here, plain, ciphertext = ring(self.parameters.chain), _seal().Plaintext(), _seal().Ciphertext()
-        here.evaluator.transform_to_ntt_inplace(cipher)
+        ctx, plain, ciphertext = ring(self.parameters.chain), _seal().Plaintext(), _seal().Ciphertext()
+        ctx.evaluator.transform_to_ntt_inplace(cipher)
         self._decryptor.decrypt(cipher, plain)
-        here.evaluator.add_plain(self._probe, plain, ciphertext)
-        here.evaluator.transform_from_ntt_inplace(ciphertext)
-        return here.centered_coefficients(ciphertext)
+        ctx.evaluator.add_plain(self._probe, plain, ciphertext)
+        ctx.evaluator.transform_from_ntt_inplace(ciphertext)
+        return ctx.centered_coefficients(ciphertext)

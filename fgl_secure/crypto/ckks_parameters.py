@@ -219,8 +219,8 @@ class Parameters:
 
     def _bytes(self, length: int | None) -> float:
         """Of a vector's ciphertexts, or of one entry where the length isn't known."""
-        whole = self.chain.ciphertext_bytes
-        return whole / self.entries if length is None else whole * self.ciphertexts(length)
+        ciphertext_bytes = self.chain.ciphertext_bytes
+        return ciphertext_bytes / self.entries if length is None else ciphertext_bytes * self.ciphertexts(length)
 
 
 def _digits(magnitude: int, most: int) -> int:

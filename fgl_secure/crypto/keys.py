@@ -252,7 +252,7 @@ class Offer:
         sealing = self._pair.agree(other[:PUBLIC_KEY_BYTES], session=session, context=context + _WRAP, secret=key)
         return ciphertext + AESGCM(sealing).encrypt(_NONCE, secret, None)
 
-    def hear(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
+    def unwrap(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
         """The key shared with the owner of another offer, who wrapped a secret.
 
         Args:
@@ -370,21 +370,21 @@ class Sealing:
         Raises:
             ProtocolError: a receiver published a point of small order.
         """
-        private, own, out = None, b"", list[bytes]()
+        private, public_key, out = None, b"", list[bytes]()
         if self._counted:
-            own = shake_128(_LABEL + ephemeral).digest(PUBLIC_KEY_BYTES)
+            public_key = shake_128(_LABEL + ephemeral).digest(PUBLIC_KEY_BYTES)
         else:
             private = X25519PrivateKey.from_private_bytes(ephemeral)
-            own = private.public_key().public_bytes_raw()
+            public_key = private.public_key().public_bytes_raw()
         for (public, point, lattice), content in zip(self._receivers, contents, strict=True):
             shared, secret, ciphertext = b"" if private is None else _exchange(private, point), b"", b""
             if lattice is not None and private is None:
-                ciphertext = shake_128(own + public).digest(CIPHERTEXT_BYTES)
+                ciphertext = shake_128(public_key + public).digest(CIPHERTEXT_BYTES)
             elif lattice is not None:
                 secret, ciphertext = lattice.encapsulate()
             shared += secret
-            key = _derived(self._salt, shared, public[:PUBLIC_KEY_BYTES] + own + ciphertext)
-            out += [own, ciphertext, AESGCM(key).encrypt(_NONCE, content, None)]
+            key = _derived(self._salt, shared, public[:PUBLIC_KEY_BYTES] + public_key + ciphertext)
+            out += [public_key, ciphertext, AESGCM(key).encrypt(_NONCE, content, None)]
         return b"".join(out)
 
 
@@ -401,8 +401,8 @@ class Unsealing:
 
     def __init__(self, private: bytes, agreement: KeyAgreement) -> None:
         self._point = X25519PrivateKey.from_private_bytes(private[:KEY_BYTES])
-        self.public = own = self._point.public_key().public_bytes_raw()
-        self._own, self._lattice = own, None
+        self.public = public_key = self._point.public_key().public_bytes_raw()
+        self._own, self._lattice = public_key, None
         if agreement is KeyAgreement.HYBRID:
             # The private ML-KEM key of a seed.
             self._lattice = MLKEM768PrivateKey.from_seed_bytes(private[KEY_BYTES:])

@@ -163,7 +163,7 @@ class Graph:
         0 of bags of words, 4 of pixels in sixteenths.
         """
         values = self.stored.matrix.data if isinstance(self.stored, SparseRows) else self.stored.reshape(-1)
-        whole = 0
+        union = 0
         for start in range(0, len(values), _LOOKED_AT):
             with np.errstate(over="ignore"):
                 shifted = values[start : start + _LOOKED_AT] * np.float32(2**_MOST_FEATURE_BITS)
@@ -172,8 +172,8 @@ class Graph:
             units = shifted.astype(np.int32)
             if (units != shifted).any():
                 return None
-            whole |= int(np.bitwise_or.reduce(units, axis=None))
-        return next(bits for bits in range(_MOST_FEATURE_BITS + 1) if whole % 2 ** (_MOST_FEATURE_BITS - bits) == 0)
+            union |= int(np.bitwise_or.reduce(units, axis=None))
+        return next(bits for bits in range(_MOST_FEATURE_BITS + 1) if union % 2 ** (_MOST_FEATURE_BITS - bits) == 0)
 
     @property
     def has_large_features(self) -> bool:

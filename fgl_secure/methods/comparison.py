@@ -413,8 +413,8 @@ def _readings(report: Report, name: str, seed: int) -> Iterator[AttackReading]:
     """Of each attack that could read the runs under a scheme, those in special circumstances included, the worst."""
     for group in groups(report):
         for entry in (*group.told, *group.quiet):
-            mine = [under for under in entry.schemes if _belongs(under.scheme, name) and under.tone in TONES]
-            result = [_reading(under, seed) for under in mine]
+            entries = [under for under in entry.schemes if _belongs(under.scheme, name) and under.tone in TONES]
+            result = [_reading(under, seed) for under in entries]
             if result:
                 yield min(result, key=lambda item: item.rank)
 
@@ -484,8 +484,8 @@ def _render(comparison: MethodComparison, template: str, **rest: object) -> str:
 
 def render_markdown(comparison: MethodComparison) -> str:
     """The table, what was left out, and how to repeat it, for a pull request."""
-    said = [columns(comparison), ["---"] * len(COLUMNS), *(cells for _, cells in rows(comparison))]
-    table = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |" for cells in said]
+    lines = [columns(comparison), ["---"] * len(COLUMNS), *(cells for _, cells in rows(comparison))]
+    table = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |" for cells in lines]
     left = [f"- {item.title} is left out: {item.reason}." for item in comparison.left_out]
     command = comparison.run["command"]
     repeat = ["", f"Repeat it: `{command}`"] if command else []

@@ -150,7 +150,7 @@ class Draws(ABC):
         """Notes what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
 
     @abstractmethod
-    def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
+    def note_secrets(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes what owners know by ideal means, without a message: values [*batch_shape, m, ...]."""
 
     @abstractmethod
@@ -189,7 +189,7 @@ class OwnDraws(Draws):
     def note_coins(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes nothing."""
 
-    def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
+    def note_secrets(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes nothing."""
 
     def note_inputs(self, name: str, step: Step, owners: Ids, values: Array) -> None:
@@ -262,6 +262,6 @@ class Machine(ABC):
             MalformedMessageError: it is no state of such a machine.
         """
 
-    def remark(self, step: Step, party: int, what: str) -> None:
+    def remark(self, step: Step, party: int, text: str) -> None:
         """Leaves a remark for whoever drives the machine."""
-        self.remarks.append(Remark(step, party, what))
+        self.remarks.append(Remark(step, party, text))

@@ -361,9 +361,9 @@ def _changed_inputs(protocol: Protocol, inputs: Inputs, coalition: tuple[Party, 
             yield other
 
 
-def _same(some: list[Transcript], others: list[Transcript]) -> bool:
+def _same(first: list[Transcript], others: list[Transcript]) -> bool:
     pairs = (
-        (a, b) for one, other in zip(some, others, strict=True) for a, b in zip_longest(one.messages, other.messages)
+        (a, b) for one, other in zip(first, others, strict=True) for a, b in zip_longest(one.messages, other.messages)
     )
     return all(a is not None and b is not None and _same_batch(a, b) for a, b in pairs)
 

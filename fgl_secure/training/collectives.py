@@ -326,8 +326,8 @@ class Collectives:
         if not sent:
             raise InputError("sent must have rows for at least one other silo, if none of them; found no silo")
         nothing = next(iter(sent.values()))[:0]
-        whole = {silo: sent.get(silo, nothing) for silo in self.silo.others}
-        result: list[Array] = self._call(Call(EXCHANGE, self._clock.step_of(layer), phase=phase, sent=whole))
+        outgoing = {silo: sent.get(silo, nothing) for silo in self.silo.others}
+        result: list[Array] = self._call(Call(EXCHANGE, self._clock.step_of(layer), phase=phase, sent=outgoing))
         return result
 
     def note(
@@ -387,8 +387,8 @@ class Collectives:
         exponents = self._ranges.of_entries(values, lengths, grid.bound)
         values = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
-            of, whole = RangedParts(lengths, grid, heaviest), np.array([weight])
-            result, _ = self._low(of.weigh(values, weight), whole, heaviest, of, exponents, mean=True)
+            of, integers = RangedParts(lengths, grid, heaviest), np.array([weight])
+            result, _ = self._low(of.weigh(values, weight), integers, heaviest, of, exponents, mean=True)
             return shrunk(result, -exponents)
         units = np.append(grid.encode(values) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
@@ -464,10 +464,10 @@ class Collectives:
         )
         reals = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
-            of, kept = RangedParts(check_lengths(parts, index), grid), len(reals) - index
-            whole, most = np.concatenate([grid.encode(reals[index:]), counts]), max(grid.largest, _MOST_COUNT)
-            result, sums = self._low(of.weigh(reals[:index]), whole, most, of, exponents[:index], output=output)
-            return shrunk(np.concatenate([result, grid.decode(sums[:kept])]), -exponents), sums[kept:]
+            of, count = RangedParts(check_lengths(parts, index), grid), len(reals) - index
+            integers, most = np.concatenate([grid.encode(reals[index:]), counts]), max(grid.largest, _MOST_COUNT)
+            result, sums = self._low(of.weigh(reals[:index]), integers, most, of, exponents[:index], output=output)
+            return shrunk(np.concatenate([result, grid.decode(sums[:count])]), -exponents), sums[count:]
         rows = np.concatenate([grid.encode(reals), counts])
         step, code = self._clock.next_sum(SERVER), given_grid if output is None else grid
         total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=code, counts=len(counts), output=output))
@@ -482,7 +482,7 @@ class Collectives:
     def _low(
         self,
         values: Floats,
-        whole: Ids,
+        integers: Ids,
         most: int,
         of: RangedParts,
         exponents: Ids,
@@ -492,7 +492,7 @@ class Collectives:
     ) -> tuple[Floats, Ids]:
         """Sums or means of numbers at few bits, and sums of integers; see `LowSums`."""
         steps, ask = (self._clock.next_sum(SERVER), self._clock.next_sum(SERVER)), self._call
-        return self._low_sums(values, whole, most, of, steps, ask, mean=mean, output=output, exponents=exponents)
+        return self._low_sums(values, integers, most, of, steps, ask, mean=mean, output=output, exponents=exponents)
 
     def state(self) -> dict[str, Array]:
         """What is kept from round to round, as arrays by name; secret, for this silo alone."""

@@ -145,7 +145,7 @@ class Collector:
 
     def __init__(self, layers: nn.ModuleList, *, alone: bool = False) -> None:
         self.collects = True
-        self._found: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
+        self._operands: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
         self._unchanging: list[tuple[torch.Tensor, int | None]] = []
         self._order = [(number, p) for number, layer in enumerate(layers) for p in layer.parameters()]
         for layer in layers:
@@ -158,7 +158,7 @@ class Collector:
             product.register_hook(partial(self._note, id(parameter), left))  # type: ignore[no-untyped-call]
 
     def _note(self, parameter: int, left: torch.Tensor | None, right: torch.Tensor) -> None:
-        self._found.setdefault(parameter, []).append((left, right.detach()))
+        self._operands.setdefault(parameter, []).append((left, right.detach()))
 
     def unchanging(self, rows: torch.Tensor, bits: int | None = None) -> None:
         """Notes that these rows [m, d_in] never change, and how many bits they have behind the point, where known."""
@@ -172,7 +172,7 @@ class Collector:
         Raises:
             InputError: a layer used a parameter in another way than by `MessageLayer.project` and `shift`.
         """
-        result, self._found = self._found, {}
+        result, self._operands = self._operands, {}
         layer = next((number for number, parameter in self._order if id(parameter) not in result), None)
         if layer is not None:
             raise InputError(
@@ -190,8 +190,8 @@ class Collector:
     def put(self, gradients: list[NDArray[np.float64]]) -> None:
         """Replaces the gradients of the model by sums that arrived: one flat array a parameter."""
         for (_, parameter), arrived in zip(self._order, gradients, strict=True):
-            own = torch.from_numpy(arrived.reshape(parameter.shape))
-            parameter.grad = own.to(dtype=parameter.dtype, device=parameter.device)
+            gradient = torch.from_numpy(arrived.reshape(parameter.shape))
+            parameter.grad = gradient.to(dtype=parameter.dtype, device=parameter.device)
 
 
 def _place(rows: torch.Tensor) -> object:
@@ -394,7 +394,7 @@ class HostedMembers:
         topology = member_sums(self._parties, self._silo_of)
         self._scheme = scheme if scheme is not None and sums_members(scheme, topology) else None
         self._looked_at = set[int]()
-        self._answered = self._scheme is None or bool(
+        self._is_answered = self._scheme is None or bool(
             (self._scheme.answered_grouping(topology.grouping).target == silo).any()
         )
 
@@ -411,7 +411,7 @@ class HostedMembers:
         assert fixed.field is not None, "only schemes over a field sum rows of devices"
         together = Segments.by_group(np.zeros(len(rows), dtype=np.int64), 1)
         total = fixed.field.grouped_sums(fixed.encode(rows.astype(np.float64)), together)[0]
-        return np.asarray(fixed.decode(total * self._answered))
+        return np.asarray(fixed.decode(total * self._is_answered))
 
     def gradients(self, factors: Sequence[DeviceFactors]) -> list[NDArray[np.float64]] | None:
         """The sums of gradients, parameter by parameter; None where they are in the clear.
@@ -429,9 +429,11 @@ class HostedMembers:
                 check_bits(item.left, item.left_bits, f"left factors of product {number}")
                 self._looked_at.add(number)
         return [
-            _rounded_sums(fixed, item.left, item.right, answered=self._answered)
+            _rounded_sums(fixed, item.left, item.right, answered=self._is_answered)
             if code is None
-            else _rounded_products(code.of(item.product), item.left, item.right, answered=self._answered, number=number)
+            else _rounded_products(
+                code.of(item.product), item.left, item.right, answered=self._is_answered, number=number
+            )
             for number, item in enumerate(factors)
         ]
 

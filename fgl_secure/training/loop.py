@@ -249,7 +249,7 @@ class TrainingRounds(Program):
     """A program that trains, keeps the best round, and stops where nothing has been gained for long.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         epochs: most rounds.
         selection: which accuracy picks the reported round.
         patience: rounds without improvement after which training stops; None never stops early.
@@ -258,8 +258,8 @@ class TrainingRounds(Program):
         class Rounds(TrainingRounds): ...  # whole in examples/own/label_propagation.py
     """
 
-    def __init__(self, talk: Collectives, epochs: int, selection: Selection | None, patience: int | None) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, epochs: int, selection: Selection | None, patience: int | None) -> None:
+        super().__init__(comm)
         self._epochs, self._patience = epochs, patience
         self._scores = Scores(selection)
         self._spent = False
@@ -315,10 +315,10 @@ class TrainingRounds(Program):
         """
         marks = self.marks(predicted)
         own_losses = np.zeros(len(marks), dtype=np.float32) if losses is None else losses
-        members = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
+        members = self.comm.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
         facts, counts = self.silo.facts, np.rint(members[1:] * self.count_scales).astype(np.int64)
         row, parts = np.append(values, members[0] / max(facts.labelled, 1)), (len(values),) * bool(len(values))
-        sums, everybodys = self.talk.server(row, counts, parts=parts)
+        sums, everybodys = self.comm.server(row, counts, parts=parts)
         return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)
 
     def figures(self, own: Counts, loss: float = 0.0, weight: int = 0) -> Figures:
@@ -330,8 +330,8 @@ class TrainingRounds(Program):
             weight: what it counts in the mean over all silos.
         """
         labelled = max(self.silo.facts.labelled, 1)
-        with self.talk.evaluation():
-            total, sums = self.talk.server(np.array([loss * weight / labelled]), np.append(own, weight))
+        with self.comm.evaluation():
+            total, sums = self.comm.server(np.array([loss * weight / labelled]), np.append(own, weight))
         return Figures(float(total[0]) * labelled / max(int(sums[-1]), 1), sums[:-1], own)
 
     @property

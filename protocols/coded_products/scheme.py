@@ -410,9 +410,9 @@ class ProductCollective:
             for side, result, width in (("left", left, product.height), ("right", right, product.width)):
                 known = result is None and product.static and self.shared
                 if not known and (result is None or result.shape != (product.terms, rows, width)):
-                    what = None if result is None else list(result.shape)
+                    shape = None if result is None else list(result.shape)
                     raise InputError(
-                        f"{side} factors must be {[product.terms, rows, width]}; found {what} in product {n}"
+                        f"{side} factors must be {[product.terms, rows, width]}; found {shape} in product {n}"
                     )
             if product.static and left is not None:
                 digests[n] = left.digest()

@@ -162,7 +162,7 @@ def colluding_for(senders: int, degree: int, threshold: int) -> int:
     if degree == senders - 1:
         return threshold - 1
     graph = SparseGraph(senders, degree, threshold)
-    return bisect_left(range(threshold), True, key=lambda some: graph.privacy_bits(some) < PRIVACY_BITS) - 1
+    return bisect_left(range(threshold), True, key=lambda colluding: graph.privacy_bits(colluding) < PRIVACY_BITS) - 1
 
 
 def _tail(population: int, marked: int, drawn: int, least: int) -> float:

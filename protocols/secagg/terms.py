@@ -107,8 +107,8 @@ class AggregationTerms:
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
         numbers = (self.n, self.server, self.receiver, self.threshold, self.length, self.bound or 0)
-        said = self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()
-        return hashlib.sha256(said + b"veto" * self.veto).digest()
+        content = self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()
+        return hashlib.sha256(content + b"veto" * self.veto).digest()
 
     def place_of(self, party: int) -> int:
         """The number of a client.
@@ -155,8 +155,8 @@ class AggregationTerms:
             return
         least, most = (0, (modulus or 1) - 1) if self.bound is None else (-self.bound, self.bound)
         if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
-            what = f"elements, 0..{most}" if self.bound is None else f"of magnitude up to bound = {most:,}"
-            raise InputError(f"rows must be {what}; at least one entry is beyond")
+            range_text = f"elements, 0..{most}" if self.bound is None else f"of magnitude up to bound = {most:,}"
+            raise InputError(f"rows must be {range_text}; at least one entry is beyond")
 
     def decode_total(self, total: Integers, terms: int, modulus: int) -> Integers:
         """Elements [*tapes, length] as the integers that a sum of so many vectors stands for; residues without a bound.
@@ -308,8 +308,8 @@ class AggregationMachine(CheckpointedMachine, ABC):
     """A role in sums of one topology.
 
     Attributes:
-        kept: names of arrays that last from turn to turn, each an attribute behind an underscore; those of a class add
-            to those of its bases.
+        state_fields: names of arrays that last from step to step, each an attribute behind an underscore; a class adds
+            its own to those of its bases.
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
@@ -318,7 +318,7 @@ class AggregationMachine(CheckpointedMachine, ABC):
         tape_axes: of all fields.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ()
+    state_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parties: Ids, terms: AggregationTerms, owner: bytes, tape_axes: int) -> None:
         super().__init__(parties, terms, tape_axes, owner)
@@ -354,8 +354,8 @@ class AggregationMachine(CheckpointedMachine, ABC):
         if messages.step != self.now:
             raise StaleMessageError(f"messages must be of {self.now}; found some of {messages.step}")
         if messages.phase is not due:
-            what = "nothing" if due is None else due.label
-            raise StaleMessageError(f"messages must be of the stage that is due, {what}; found {messages.phase.label}")
+            name = "nothing" if due is None else due.label
+            raise StaleMessageError(f"messages must be of the stage that is due, {name}; found {messages.phase.label}")
 
     def _check_from(self, messages: Messages, sender: int) -> None:
         if not (messages.senders == sender).all():
@@ -366,15 +366,15 @@ class AggregationMachine(CheckpointedMachine, ABC):
         empty = np.zeros((1,) * self._tape_axes + (0, 0), dtype=np.int64)
         return {
             "sums": empty if self._sums is None else self._sums,
-            **{n: getattr(self, f"_{n}") for n in self._names_kept},
+            **{n: getattr(self, f"_{n}") for n in self._state_names},
         }
 
     @property
-    def _names_kept(self) -> list[str]:
-        return [name for kind in type(self).__mro__ for name in kind.__dict__.get("kept", ())]
+    def _state_names(self) -> list[str]:
+        return [name for kind in type(self).__mro__ for name in kind.__dict__.get("state_fields", ())]
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         check_arrays(arrays, self._arrays())
         self._sums = arrays["sums"] if arrays["sums"].size else None
-        for name in self._names_kept:
+        for name in self._state_names:
             setattr(self, f"_{name}", arrays[name])

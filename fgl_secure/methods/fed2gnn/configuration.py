@@ -79,8 +79,8 @@ class Fed2GNN(Method):
         """See `Method.usual`. Rows travel one way between two clients, so that counts can't be made equal."""
         return {"neighbours": {"field": 2**61 - 1, "profile": "graph-shown"}}
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fed2gnn.audit_target import fed2gnn_plan
 
-        return fed2gnn_plan(self, asked)
+        return fed2gnn_plan(self, request)

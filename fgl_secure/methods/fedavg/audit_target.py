@@ -162,10 +162,10 @@ class FedAvgSubject(Subject):
         """The first round of training, a round of small batches, and one of single nodes and a single layer."""
         graph, seed, local = self.graph, self.seed, local_of(self.method)
         model = gradient_model(graph, self.preset, local, self.method.backbone, seed)
-        labelled = [own[graph.train_mask[own]] for own in map(graph.devices_of, range(graph.num_silos))]
+        labelled = [devices[graph.train_mask[devices]] for devices in map(graph.devices_of, range(graph.num_silos))]
         batches = tuple(batch_of(nodes, local.batch, draws_of(seed, k, 0)) for k, nodes in enumerate(labelled))
-        what = f"first round of training, {self.method.backbone}"
-        yield attacked_round(result.transcript, self.graph, model, batches, self.name, what)
+        description = f"first round of training, {self.method.backbone}"
+        yield attacked_round(result.transcript, self.graph, model, batches, self.name, description)
         yield self._small_round(SMALL, SMALL_BATCH, self.preset.layers)
         single = self._small_round(SINGLE, 1, 1)
         nodes = [batch.nodes for batch in single.truth(GradientTruth).batches]

@@ -93,13 +93,13 @@ def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
     if isinstance(exchange, HopwiseExchange):
         inner = exchange.sums.claim_for(Topology.example(NEIGHBOURS))
         outside = (Role.SERVER, Role.RELAY)  # a client is a silo and all its devices: what hides from one alone is void
-        kept = tuple(
+        unaffected = tuple(
             replace(item, coalition={role: count for role, count in item.coalition.items() if role in outside})
             for item in inner.guarantees
             if any(role in outside for role in item.coalition)
         )
         leaks = tuple(item for item in inner.leaks_by_design if item.role in outside)
-        return Claim((*kept, *HOPWISE_PROMISES), (*leaks, *HOPWISE_LEAKS), inner.assumptions)
+        return Claim((*unaffected, *HOPWISE_PROMISES), (*leaks, *HOPWISE_LEAKS), inner.assumptions)
     parts = [_terms(exchange.terms, clients), _features(exchange, features), _gradients(exchange, features)]
     if exchange.k_min > 1 and (features == HOP2VEC or exchange.sharing is FeatureSharing.QUERIES):
         # What rows that few clients contribute to tell, and to whom.
@@ -303,9 +303,9 @@ class FedStructSubject(Subject):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The exchange, the first round of training, and what clients hold in the end."""
         transcript, graph = result.transcript, self.graph
-        what = f"exchange and first round of training, {self.method.features} features"
+        description = f"exchange and first round of training, {self.method.features} features"
         knowledge = self.models.knowledge(graph, self.preset, self.method.features, self.seed)
-        yield structure_run(self.name, what, graph, self.exchange, transcript, knowledge)
+        yield structure_run(self.name, description, graph, self.exchange, transcript, knowledge)
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their clients."""

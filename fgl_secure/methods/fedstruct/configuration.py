@@ -152,7 +152,7 @@ class FedStruct(Method):
                 raise InputError(f"{name} must be positive; found {value}")
         _ = self.weights
         queries, pruned = self.sharing == "queries", self.pruning != "none"
-        for names, used, what in (
+        for names, used, option in (
             (("tau", "count_queries", "least_nodes", "pooled"), queries, "sharing by queries"),
             (("tau", "least_nodes"), not self.count_queries, "queries that are not counted"),
             (("kept",), pruned, "pruning"),
@@ -160,7 +160,7 @@ class FedStruct(Method):
         ):
             for name in () if used else names:
                 if getattr(self, name) != getattr(FedStruct, name):
-                    raise InputError(f"{name} must go with {what}; found {getattr(self, name)}")
+                    raise InputError(f"{name} must go with {option}; found {getattr(self, name)}")
 
     def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""

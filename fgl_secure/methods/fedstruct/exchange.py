@@ -83,22 +83,22 @@ def term(
     Returns:
         float64 CSR [n_i, n].
     """
-    whole = sparse.csr_array(edges @ power)
+    product = sparse.csr_array(edges @ power)
     if client_of is None or most_a_client is None:
-        return whole
-    entries = whole.tocoo()
+        return product
+    entries = product.tocoo()
     order = np.lexsort((entries.col, entries.row, -entries.data, client_of[entries.col]))
     owner = client_of[entries.col][order]
     rank = np.arange(len(order)) - np.searchsorted(owner, owner)
     entries_kept = order[rank < most_a_client]
     return sparse.csr_array(
-        (entries.data[entries_kept], (entries.row[entries_kept], entries.col[entries_kept])), shape=whole.shape
+        (entries.data[entries_kept], (entries.row[entries_kept], entries.col[entries_kept])), shape=product.shape
     )
 
 
-def next_rows(own: sparse.csr_array, others: sparse.csr_array, degrees: NDArray[np.float64]) -> sparse.csr_array:
+def next_rows(own_terms: sparse.csr_array, others: sparse.csr_array, degrees: NDArray[np.float64]) -> sparse.csr_array:
     """What client i makes of its own term and the sum of the others: its rows of the next power (Eq. 36)."""
-    return sparse.csr_array(sparse.diags_array(1 / degrees) @ (own + others))
+    return sparse.csr_array(sparse.diags_array(1 / degrees) @ (own_terms + others))
 
 
 @dataclass(frozen=True, slots=True)

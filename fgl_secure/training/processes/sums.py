@@ -130,8 +130,8 @@ def _by_place(known: Names | None, order: list[int]) -> Names | None:
     """Identities by place in a sum, from those by silo."""
     if known is None:
         return None
-    own = {order.index(silo): identity for silo, identity in known.own.items()}
-    return Names(own, Identities({place: known.known.public[silo] for place, silo in enumerate(order)}))
+    identities = {order.index(silo): identity for silo, identity in known.own.items()}
+    return Names(identities, Identities({place: known.known.public[silo] for place, silo in enumerate(order)}))
 
 
 def _pack_parcels(company: Company, number: int, batches: list[Messages]) -> Outbox:
@@ -214,7 +214,7 @@ class SiloSums:
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
         opening = Parcel(OPENING, step, (self._open, self._quotients, scalar(least), digits.array))
-        return self._spoken({SERVER: [opening], **self._confirm(step, opening.to_bytes())})
+        return self._step_machines({SERVER: [opening], **self._confirm(step, opening.to_bytes())})
 
     def confirm_results(self, step: Step) -> Outbox:
         """Confirm all results so far to the other silos; nothing leaves where none came since the last confirmation.
@@ -258,7 +258,7 @@ class SiloSums:
                 if number not in self._parts:
                     raise ProtocolError(f"messages must be of a sum that is open; found some of {number}")
                 self._parts[number].receive(messages)
-        out = self._spoken({})
+        out = self._step_machines({})
         for parcel in done:
             self._keep(parcel)
         if out or len(self._results) < len(self._open):
@@ -287,7 +287,7 @@ class SiloSums:
             for sender, parcels in inbox.items()
         }
 
-    def _spoken(self, out: dict[int, list[Parcel]]) -> Outbox:
+    def _step_machines(self, out: dict[int, list[Parcel]]) -> Outbox:
         """What all parts say in their turn."""
         for number, part in self._parts.items():
             for end, parcels in _pack_parcels(self.company, number, list(part.step())).items():
@@ -349,10 +349,10 @@ class SiloSums:
         self._step = Step(layer_and_all[0], layer_and_all[1], part=layer_and_all[2])
         self._parts = {}
         for row in self._open.tolist():
-            kept = within(f"part{row[0]}", state)
-            if kept:
+            part_state = within(f"part{row[0]}", state)
+            if part_state:
                 self._parts[row[0]] = self._part(row)
-                self._parts[row[0]].restore(kept)
+                self._parts[row[0]].restore(part_state)
         numbers = self._open[:, 0].tolist()
         self._results = {n: state[f"result{n}"] for n in numbers if f"result{n}" in state}
 
@@ -378,7 +378,7 @@ class SumServer:
     """
 
     def __init__(self, company: Company, coins: Coins) -> None:
-        self._company, self._draws = company, OwnDraws(coins)
+        self._parties, self._draws = company, OwnDraws(coins)
         self._step = Step(0)
         self._parts: list[int] = []
         self._least = 0
@@ -389,12 +389,12 @@ class SumServer:
     @property
     def silos(self) -> int:
         """How many take part."""
-        return self._company.silos
+        return self._parties.silos
 
     @property
     def session(self) -> bytes:
         """16 public bytes, different in every run."""
-        return self._company.session
+        return self._parties.session
 
     def turn(self, inbox: Inbox) -> Outbox:
         """One turn: what silos have sent, and what they get.
@@ -408,13 +408,13 @@ class SumServer:
         for silo, parcels in inbox.items():
             for parcel in parcels:
                 if parcel.phase is not OPENING and self._sums:
-                    self._hear(silo, parcel)
+                    self._receive(silo, parcel)
         return _join_outboxes(*(self._server_messages(number) for number in list(self._sums)))
 
     def _open(self, inbox: Inbox) -> None:
         if self._sums:
             raise ProtocolError(f"silos must end their sums before they open others; {len(self._sums)} are open")
-        openings = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
+        openings = [only(inbox, silo, OPENING) for silo in range(self._parties.silos)]
         opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ()), ("<i8", (3,))) for parcel in openings]
         self._step, (rows, parts, least, digits) = openings[0].step, opened[0]
         for silo, (parcel, result) in enumerate(zip(openings, opened, strict=True)):
@@ -430,13 +430,13 @@ class SumServer:
         if len(parts) and sum(self._parts) + len(parts) > rows[0, 1] - self._digits.spared_entries:
             raise ProtocolError("parts must fit into the sum; they do not")
         for number, length, bound, receiver in rows.tolist():
-            machine = self._company.machine(length, bound, receiver, SERVER, self._draws)
+            machine = self._parties.machine(length, bound, receiver, SERVER, self._draws)
             if machine is not None:
                 machine.begin(Step(number))
             self._sums[number], self._receivers[number] = machine, receiver
 
-    def _hear(self, silo: int, parcel: Parcel) -> None:
-        number, messages = _unpack_parcel(self._company, parcel, silo, SERVER)
+    def _receive(self, silo: int, parcel: Parcel) -> None:
+        number, messages = _unpack_parcel(self._parties, parcel, silo, SERVER)
         machine = self._sums.get(number)
         if machine is None:
             raise ProtocolError(f"silo {silo} must answer in a sum that is open; found {number}")
@@ -445,7 +445,7 @@ class SumServer:
     def _server_messages(self, number: int) -> Outbox:
         """What the server says in a sum; to all when it is done."""
         machine = self._sums[number]
-        out = {} if machine is None else _pack_parcels(self._company, number, list(machine.step()))
+        out = {} if machine is None else _pack_parcels(self._parties, number, list(machine.step()))
         if machine is not None and not machine.over:
             return out
         del self._sums[number]
@@ -458,7 +458,7 @@ class SumServer:
             total = self._digits.together(sums[0])
             total = quotients(total, self._parts) if self._parts else total
             total = total >= self._least if self._least else total
-        done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
+        done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._parties.silos)}
         return _join_outboxes(out, done)
 
 

@@ -125,7 +125,7 @@ class IdealCryptography(Cryptography):
         values = self._boxes[number][3]
         if values.shape[-1] != count:
             raise MalformedMessageError(f"a box must hold {count} elements; found {values.shape[-1]}")
-        self._source.note_learnt("unsealed", np.array([receiver]), values[..., None, :], context.step)
+        self._source.note_secrets("unsealed", np.array([receiver]), values[..., None, :], context.step)
         return values
 
     def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:  # noqa: ARG002
@@ -176,5 +176,5 @@ class IdealCryptography(Cryptography):
         modulus = (self.field if purpose in (KeyPurpose.SHARING, KeyPurpose.VETO) else self.ring).modulus
         values = self._source.draw(purpose.words, np.array(owners[:1]), modulus, (count,), step)
         for other in owners[1:]:
-            self._source.note_learnt(purpose.words, np.array([other]), values, step)
+            self._source.note_secrets(purpose.words, np.array([other]), values, step)
         return values[..., 0, :]

@@ -36,7 +36,7 @@ class DittoClient(FedAvgClient):
     """One client's copy of the common model, and its own.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train; Adam takes steps on personal models at its rate.
         pull: lambda.
         steps: on the personal model in a round.
@@ -48,9 +48,9 @@ class DittoClient(FedAvgClient):
     """
 
     def __init__(
-        self, talk: Collectives, preset: Preset, *rest: Any, pull: float, steps: int = 1, seed: int = 0, **more: Any
+        self, comm: Collectives, preset: Preset, *rest: Any, pull: float, steps: int = 1, seed: int = 0, **more: Any
     ) -> None:
-        super().__init__(talk, preset, *rest, seed=seed, **more)
+        super().__init__(comm, preset, *rest, seed=seed, **more)
         self._pull, self._steps = pull, steps
         self.personal = deepcopy(self.layers)
         self._own = list(self.personal.parameters())
@@ -97,7 +97,7 @@ NOTE = (
 )
 
 
-def ditto_plan(method: Ditto, asked: AuditRequest) -> AuditPlan:
+def ditto_plan(method: Ditto, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    plan = fedavg_plan(method, asked, partial(DittoClient, pull=method.pull, steps=method.own_steps))
+    plan = fedavg_plan(method, request, partial(DittoClient, pull=method.pull, steps=method.own_steps))
     return replace(plan, notes=(*plan.notes, NOTE))

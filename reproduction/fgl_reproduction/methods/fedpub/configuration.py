@@ -71,8 +71,8 @@ class FedPub(Method):
             if value is not None and not (isfinite(value) and value >= 0):
                 raise InputError(f"{name} must be zero or positive; found {value}")
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.fedpub.audit_target import fedpub_plan
 
-        return fedpub_plan(self, asked)
+        return fedpub_plan(self, request)

@@ -65,8 +65,8 @@ class FedSage(Method):
         None, "most neighbours generated for a node, 0 for FedSage alone; None takes the preset's", least=0, shown="P"
     )
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.fedsage.audit_target import fedsage_plan
 
-        return fedsage_plan(self, asked)
+        return fedsage_plan(self, request)

@@ -158,19 +158,19 @@ class FedStarClient(AveragedRounds):
     """One client of FedStar.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         seed: of initial weights and dropout; where a client's own part of the model begins, it alone knows.
         device: where model compute runs; the CPU by default.
     """
 
     def __init__(
-        self, talk: Collectives, preset: FedStarPreset, *, seed: int = 0, device: torch.device | None = None
+        self, comm: Collectives, preset: FedStarPreset, *, seed: int = 0, device: torch.device | None = None
     ) -> None:
-        facts, own = talk.silo.facts, seed + APART * (1 + talk.silo.silo)
+        facts, own = comm.silo.facts, seed + APART * (1 + comm.silo.silo)
         coins = (torch.Generator().manual_seed(item) for item in (seed, own))
         super().__init__(
-            talk, preset, FedStarModel(facts.features, facts.classes, preset, *coins), seed=seed, device=device
+            comm, preset, FedStarModel(facts.features, facts.classes, preset, *coins), seed=seed, device=device
         )
         self._structure = preset
 
@@ -198,7 +198,7 @@ def clients_of(
         device: where model compute runs; the CPU by default.
     """
 
-    def make(talk: Collectives, _coins: Coins) -> FedStarClient:
-        return FedStarClient(talk, preset, seed=seed, device=device)
+    def make(comm: Collectives, _coins: Coins) -> FedStarClient:
+        return FedStarClient(comm, preset, seed=seed, device=device)
 
-    return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())
+    return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, message_graph=graph.restricted_to_silos())
