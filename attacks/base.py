@@ -36,7 +36,7 @@ class Truth(ABC):
 
     @abstractmethod
     def permute(self, seed: int) -> Self:
-        """The same truth with every secret at somebody else: what a score must be at chance on, whatever the guess."""
+        """The same truth with every secret at another party: what a score must be at chance on, whatever the guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Measurement:
 
     @classmethod
     def of_advantage(cls, metric: str, advantage: Proportion, alarms: float, finding: str) -> Self:
-        """A difference of two rates that nobody has without the transcript.
+        """A difference of two rates that no party has without the transcript.
 
         Args:
             metric: what is measured.
@@ -178,7 +178,7 @@ class Attack(ABC, Generic[Guess, Secrets]):
 
         Args:
             view: what the observers saw, and nothing else.
-            public: parameters of the scheme that everybody knows.
+            public: parameters of the scheme that every party knows.
 
         Returns:
             The guess, or None where the view holds nothing that this attack can use.
@@ -204,7 +204,7 @@ class InformedAttack(Attack[Guess, Secrets], Generic[Guess, Known, Secrets]):
         """The best guess from the knowledge alone, which is scored for the prior: what messages add is the rest.
 
         Override it, or say on the card why there is none (`Card.tells_nothing`); where neither is done, records say
-        that nobody has looked at what the knowledge tells by itself.
+        that no party has looked at what the knowledge tells by itself.
 
         Args:
             guess: of `infer_with`, for its shape alone: whom it speaks of, and how many claims it makes.
@@ -225,7 +225,7 @@ def guess_of(
     Args:
         attack: what guesses.
         view: what the observers saw.
-        public: parameters of the scheme that everybody knows.
+        public: parameters of the scheme that every party knows.
         knowledge: what may be known beside the view, at most one object of a type.
     """
     if not isinstance(attack, InformedAttack):

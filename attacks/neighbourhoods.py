@@ -156,7 +156,7 @@ def rows_by_layer(
 
 
 def received_terms(view: View, client: ClientEdges, layer: int) -> dict[int, sparse.csr_array]:
-    """What each other client sent a client of a power in the clear, float64 CSR [n, n] by index of the sender."""
+    """What each other client sent a client of a power in plaintext, float64 CSR [n, n] by index of the sender."""
     n, own_nodes = len(client.owned), np.flatnonzero(client.owned)
     terms: dict[int, sparse.csr_array] = {}
     for batch in view.messages(Phase.HOP_ENTRIES, layer=layer):

@@ -56,7 +56,7 @@ def score_recovered_rows(guess: Iterable[RecoveredRows], truth: MessageTruth) ->
     Embeddings (forward) and gradients (backward) are scored apart. Rows of zeros are left out: the gradient of a
     device without a training label is no secret. The interval resamples senders, since one embedding sent to many
     neighbours is one secret. Where senders have no name, the share is of devices whose row is among those that are
-    claimed for anybody. Random guessing of a whole row succeeds with probability modulus^-d, taken as 0; the
+    claimed for any party. Random guessing of a whole row succeeds with probability modulus^-d, taken as 0; the
     prior is the share of the most frequent row, which is what a guess without the transcript achieves at best.
     """
     batches = tuple(guess)

@@ -162,7 +162,7 @@ def _apart(matrix: sparse.csr_array) -> tuple[Ids, NDArray[np.bool_]]:
     rng = np.random.default_rng(0)
     integers = sparse.csr_array(matrix.astype(np.int64))
     marks = rng.integers(-(2**62), 2**62, size=(integers.shape[0], 2))
-    columns = np.asarray(integers.T @ marks)  # equal columns have equal marks; others differ but for one case in 2^100
+    columns = np.asarray(integers.T @ marks)  # equal columns have equal marks; others differ, up to 2^-100
     used_columns = np.flatnonzero(np.bincount(integers.indices, minlength=integers.shape[1]))
     _, first, counts = np.unique(columns[used_columns], axis=0, return_index=True, return_counts=True)
     order = np.argsort(used_columns[first])
@@ -216,7 +216,7 @@ class SolvedRows:
 def exact_rows(nodes: Ids, values: Floats, secret: Floats, close: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which claimed rows are right up to a relative distance, and for which the most frequent row would be.
 
-    Where no two of the claimed nodes have the same row, none is frequent: nobody could guess it.
+    Where no two of the claimed nodes have the same row, none is frequent: no party could guess it.
 
     Args:
         nodes: int64 [k].

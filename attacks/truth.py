@@ -169,7 +169,7 @@ class GradientTruth(DeviceTruth):
 
     @classmethod
     def of(cls, graph: FederatedGraph) -> GradientTruth:
-        """The truth of a graph over which nobody has taken a gradient yet."""
+        """The truth of a graph over which no party has taken a gradient yet."""
         return cls(graph.silo_of, graph.edges, graph.labels, graph.features)
 
     def permute(self, seed: int) -> GradientTruth:

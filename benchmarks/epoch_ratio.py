@@ -1,4 +1,4 @@
-"""What a protocol costs: the median training round under it, as a ratio to the same round in the clear.
+"""What a protocol costs: the median training round under it, as a ratio to the same round in plaintext.
 
 Both train from the same seed in the same process, and so does plain PyTorch Geometric. They take turns, round by
 round, so that whatever else the machine does hits all; a ratio is the median of the pairs. Accuracies of the first two

@@ -70,7 +70,7 @@ class Run:
 
 
 class Watch:
-    """What is told of runs; this one tells nobody."""
+    """What is told of runs; this one tells no party."""
 
     def note(self, text: str) -> None:
         """Something about the file of runs, a sentence."""

@@ -99,7 +99,7 @@ class Collective:
 
         Raises:
             InputError: rows have another shape, or a value is beyond the bound.
-            ProtocolError: the step was summed before, too many parties dropped out, or somebody departs from the
+            ProtocolError: the step was summed before, too many parties dropped out, or a party departs from the
                 protocol in a way that cannot be mended.
         """
         way = self._ways[step.direction]
@@ -150,7 +150,7 @@ class Collective:
 
     @property
     def is_vetoed(self) -> bool:
-        """Whether the last sum was vetoed, so that nobody knows it."""
+        """Whether the last sum was vetoed, so that no party knows it."""
         return any(machine.is_vetoed for machine in self._machines)
 
     @property
@@ -167,7 +167,7 @@ class Collective:
             if sums is None or not len(places):
                 continue
             _check_sums(sums, len(places), width, self.scheme)
-            if not sums.shape[-1] and width:  # nobody was answered, and so nobody knows how wide a sum would be
+            if not sums.shape[-1] and width:  # no party was answered, and so no party knows how wide a sum would be
                 sums = np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)
             if len(places) == groups:
                 return sums

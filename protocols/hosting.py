@@ -27,8 +27,8 @@ class Due:
     def find(self, messages: Messages) -> tuple[Ids | None, Ids]:
         """Which messages of a batch were due, and the place of each.
 
-        What comes twice counts once. Where two parties exchange several and some are lost, none of them counts: nobody
-        could tell which are there.
+        What comes twice counts once. Where two parties exchange several and some are lost, none of them counts: no
+        party could tell which are there.
 
         Returns:
             rows: int64 [k] of the batch, or None for all of it.

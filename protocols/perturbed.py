@@ -91,7 +91,7 @@ class PerturbedScheme(Scheme):
 
     @property
     def shares(self) -> int:
-        """Shares of noise in the smallest thing that anybody sees: a sum, or a message that the inner scheme shows."""
+        """Shares of noise in the smallest thing that a party sees: a sum, or a message of the inner scheme."""
         return min(self.settings.honest, hidden_messages(self.inner))
 
     def limit(self, terms: int) -> int | None:
@@ -134,10 +134,10 @@ class PerturbedScheme(Scheme):
     def machines(
         self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
     ) -> tuple[SumMachine, ...]:
-        """The inner scheme's machines for one row a message; whoever sends rows adds noise as a step begins.
+        """The inner scheme's machines for one row a message; a party that sends rows adds noise as a step begins.
 
         Raises:
-            InputError: rows are wider than the noise was made for, somebody sends more than the cap, or the inner
+            InputError: rows are wider than the noise was made for, a party sends more than the cap, or the inner
                 scheme would round noisy rows again.
             FieldRangeError: a noisy row may exceed the inner scheme's bound.
         """

@@ -117,7 +117,7 @@ class SumMachine(Machine):
         """
 
     def veto(self, senders: Flags) -> None:
-        """Has some hosted owners of rows veto the sum at hand: nobody learns it then, nor who did.
+        """Has some hosted owners of rows veto the sum at hand: no party learns it then, nor who did.
 
         What they add does not matter: it is replaced by something uniform.
 
@@ -140,7 +140,7 @@ class SumMachine(Machine):
     def sums(self) -> Array | None:
         """[*tapes, g, d], the sums of the hosted entitled parties, in the order of the topology's groups.
 
-        None where nobody hosted is entitled to one, or before they are there.
+        None where no party hosted is entitled to one, or before they are there.
         """
 
     @property
@@ -154,7 +154,7 @@ class SumMachine(Machine):
         return None
 
     def reset(self) -> None:
-        """Hears that the step at hand is over for everybody, and its sums read: forgets what only it needed.
+        """Hears that the step at hand is over for every party, and its sums read: forgets what only it needed.
 
         Where one process hosts all parties, what they hold of a step is large, and others need the memory meanwhile.
         """
@@ -205,7 +205,7 @@ class Scheme(ABC):
     @property
     @abstractmethod
     def public(self) -> PublicParameters:
-        """Parameters that everybody knows."""
+        """Parameters that every party knows."""
 
     @abstractmethod
     def refuses(self, topology: Topology) -> str | None:
@@ -392,7 +392,7 @@ def check_range(scheme: Scheme, topology: Topology) -> None:
 
 
 def needed_marks(scheme: Scheme, clients: int, k_min: int) -> int:
-    """How many of so many clients must mark an entry, so that k_min are in its sum whoever vanishes; 1 where k_min is.
+    """How many of so many clients must mark an entry, so that k_min are in its sum after drop-outs; 1 if k_min is.
 
     Marks are added up in a sum of their own, before that of the values. Between the two may vanish whom the threshold
     lets vanish.

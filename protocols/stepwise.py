@@ -177,7 +177,7 @@ class CheckpointedMachine(SumMachine, ABC):
         self._bound_to, self._owned, self._tape_axes = terms, owner, tape_axes
         self._step: Step | None = None
         self._done: set[Step] = set()
-        self._is_hosted = np.zeros(int(parties.max(initial=-1)) + 2, dtype=np.bool_)  # the last one is nobody
+        self._is_hosted = np.zeros(int(parties.max(initial=-1)) + 2, dtype=np.bool_)  # the last one is no party
         self._is_hosted[parties] = True
 
     def __repr__(self) -> str:

@@ -202,7 +202,7 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AgreedGrouping(Grouping):
-    """Messages of which it is known, one by one, which go into sums: whoever hosts some of the parties cannot count.
+    """Messages of which it is known, one by one, which go into sums: a process with some parties cannot count.
 
     Attributes:
         forward: bool [m], which messages go into sums of the forward pass.
@@ -330,7 +330,7 @@ class Circuits:
     Attributes:
         table: int64 [w, 5], of each way at each device on it that is known: the device, the way's number, who is
             before and behind it, -1 beyond an end, and, at an end, whom it exchanges rows with, as the grouping calls
-            it; -1 elsewhere. A process that hosts one end alone calls the other by an identifier that is nobody's.
+            it; -1 elsewhere. A process that hosts one end alone calls the other by an identifier that is no party's.
         hops: most devices between two ends, as the rules have it.
     """
 
@@ -383,7 +383,7 @@ class Topology:
         helpers: int64 [k], ascending identifiers of those who help beside owners and custodians, such as relays.
         circuits: ways between owners of rows and of groups that don't know each other.
         others: int64 [k], identifiers of custodians whom the grouping, of one process's parties, lacks.
-        veto: whether owners of rows may veto the one sum, so that nobody learns it.
+        veto: whether owners of rows may veto the one sum, so that no party learns it.
     """
 
     name: str

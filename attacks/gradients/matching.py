@@ -122,7 +122,7 @@ def class_means(public: NDArray[Any], labels: Ids, classes: Ids) -> Floats:
     """The prior: the mean public row of the class of each wanted label, float64 [k, d].
 
     Args:
-        public: [n, d], rows of nodes that somebody else published.
+        public: [n, d], rows of nodes that another party published.
         labels: int64 [n].
         classes: int64 [k]; a class without public rows has the mean of all.
     """

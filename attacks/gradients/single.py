@@ -2,8 +2,9 @@
 
 Labels of a batch follow from the gradient of the last bias, which is the mean of soft-max less one-hot over its nodes.
 For one node the only negative entry is the label (iDLG, Zhao et al. 2020). For b nodes the number of labels of a class
-is b times the mean prediction of that class less the entry; at the start of a round whoever has the model knows mean
-predictions well enough (LLG, Wainakh et al., PoPETs 2022). A sum over clients tells the labels of all batches together.
+is b times the mean prediction of that class less the entry; at the start of a round a party that has the model knows
+mean predictions well enough (LLG, Wainakh et al., PoPETs 2022). A sum over clients tells the labels of all batches
+together.
 
 In a model of one layer the gradient of the weight is the outer product of the row r that entered and the gradient at
 the logits, which is the gradient of the bias: r is any column over the entry of the bias (Geiping et al. 2020, Prop.

@@ -113,7 +113,7 @@ class _NamedUpdates:
 
 
 class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
-    """One test for each client and round, against everybody else's updates as noise."""
+    """One test for each client and round, against every other party's updates as noise."""
 
     card = Card(
         "sum-membership",

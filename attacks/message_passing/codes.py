@@ -268,8 +268,8 @@ class _SharedMask(_DifferenceReader):
     """A device subtracts the first codes of two neighbours: the masks drop out.
 
     s_v - s_w = (h_v - h_w) L_1(alpha_1), for every T, since z is the same for all senders. The device needs the
-    points and no mask; whoever knows one of the two embeddings, its own or that of one neighbour, has the other, and
-    so all of them. The support of the difference shows even without the points.
+    points and no mask; a party that knows one of the two embeddings, its own or that of one neighbour, has the other,
+    and so all of them. The support of the difference shows even without the points.
     """
 
     card = Card(

@@ -1,4 +1,4 @@
-"""What messages show without decoding: values and gradients in the clear, counts, and who sends to whom.
+"""What messages show without decoding: values and gradients in plaintext, counts, and who sends to whom.
 
 The loss of one device under soft-max and cross-entropy has the gradient p - y at the logits, which is the gradient of
 the last bias: negative at the label and nowhere else (iDLG, Zhao et al. 2020). The gradient of a weight matrix is the
@@ -35,7 +35,7 @@ from fgl_secure.typing import Ids
 
 
 class _ClearValues(RowReader):
-    """A device takes every value that it receives in the clear for what it is."""
+    """A device takes every value that it receives in plaintext for what it is."""
 
     card = Card(
         "clear-values",

@@ -101,7 +101,7 @@ def claimed_edges(forward: sparse.csr_array, answering: NDArray[np.bool_] | None
     """The edges that a forward pass gives away, with what the backward pass shows of who has a tag at all.
 
     Where sums over fewer than k_min messages are refused, most devices of low degree have no tag. Those that have one
-    send gradients back, if to anybody with k_min messages of its own; the tags of the others are those under which no
+    send gradients back, if to any party with k_min messages of its own; the tags of the others are those under which no
     such sender is seen. Between the former and the remaining tags the pattern is symmetric again.
 
     Args:

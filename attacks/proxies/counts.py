@@ -76,7 +76,7 @@ def _whole_counts(rows: ProxyRows, row: int) -> Ids | None:
 def _one_more(before: Ids, after: Ids, most: int = MOST) -> tuple[Ids, int] | None:
     """How many nodes of each class there were before one was added, and of which class that one is.
 
-    Shares tell counts but for a common divisor; that one node was added also tells the divisor.
+    Shares tell counts except for a common divisor; that one node was added also tells the divisor.
 
     Args:
         before: int64 [C], smallest whole numbers behind the shares before; zeros where there were none.
@@ -379,7 +379,7 @@ class _ProxyClasses(_FirstRoundAttack):
         has = actual.mean(axis=0)
         prior, missing = float(np.maximum(has, 1 - has).mean()), int((~guess.present).sum())
         text = (
-            f"The sum tells that {missing:,} of {len(has):,} classes are labelled by nobody; guessing the others of "
+            f"The sum tells that {missing:,} of {len(has):,} classes are labelled by no client; guessing the others of "
             "every client is right {} times."
             if guess.is_sum
             else f"Whether a client has labelled nodes of a class is read right {{}} times; {missing:,} times there "
@@ -462,7 +462,7 @@ class _ProxySingletons(_FirstRoundAttack):
         """How well single nodes are told from several, and the share of single nodes' proxies that are read.
 
         From the sum nothing is told apart, and each class's mean over all clients is tried. Nothing is measured where
-        nobody has a single node.
+        no party has a single node.
         """
         counts, proxies = truth.labelled[:, guess.round], truth.singles[:, guess.round]
         clients = guess.among(len(counts))

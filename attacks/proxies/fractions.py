@@ -222,7 +222,7 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         return replace(guess, counts=np.broadcast_to(even, guess.counts.shape))
 
     def score(self, guess: _ExplainedCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
-        """The share of counts that are read, of the clients in the sum and all classes that anybody has.
+        """The share of counts that are read, of the clients in the sum and all classes that any party has.
 
         The prior is to guess the count that comes most often. Counts that are not claimed count as wrong.
         """

@@ -66,7 +66,7 @@ class ProxyKnowledge:
 
     Attributes:
         layout: where the parts of a summand lie.
-        suspects: two proxies for each node that is added, of which it has one; None where nobody knows any.
+        suspects: two proxies for each node that is added, of which it has one; None where no party knows any.
     """
 
     layout: ProxySlices
@@ -126,7 +126,7 @@ class ProxyRows:
 
     @property
     def total(self) -> ProxyRows:
-        """The sum of the rows, which whoever sees them can take."""
+        """The sum of the rows, which a party that sees them can take."""
         rounding = self.rounding * len(self.clients)
         summed = (self.shares.sum(axis=0)[None], self.products.sum(axis=0)[None])
         return ProxyRows(self.round, np.array([SUM]), *summed, rounding, self.unit)

@@ -3,7 +3,7 @@
 The sums that a client of Fed2GNN gets of other clients' nodes, hop by hop, as equations about these nodes.
 
 For each of its nodes i a client asks every other client z for the sum of mu^{k-1} over i's neighbours at z (Fed2GNN,
-Protocol 1). In the clear each such sum arrives by itself; under a scheme the client learns the total over z alone. Who
+Protocol 1). In plaintext each such sum arrives by itself; under a scheme the client learns the total over z alone. Who
 is summed it knows either way: it asked for them by name.
 """
 
@@ -28,7 +28,7 @@ FED2GNN = "fed2gnn in the clear, Louvain partition"
 
 @dataclass(frozen=True, slots=True)
 class HopRules:
-    """What everybody knows of how hop sums are computed.
+    """What every party knows of how hop sums are computed.
 
     Attributes:
         minimum: least number of clients in a sum; a node with neighbours at fewer other clients goes without any.
@@ -117,7 +117,7 @@ class ClientSums:
 def client_sums(view: View, public: PublicParameters) -> list[ClientSums]:
     """The sums of every client that has some and noted its own rows.
 
-    Where sums of single clients arrived in the clear, these; a client that lacks some of what it asked another for
+    Where sums of single clients arrived in plaintext, these; a client that lacks some of what it asked another for
     leaves that one out. Elsewhere the totals that it noted; a refused total is not there, or 0 in every hop.
     """
     batches = view.messages(Phase.VALUES, direction=Direction.FORWARD, round=0)

@@ -69,7 +69,7 @@ class CrawledGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingModel:
-    """The model that embeds structure features, which everybody holds.
+    """The model that embeds structure features, which every party holds.
 
     Attributes:
         embed: structure features float [m, d_s] -> logits float [m, c]; None where the embedding is the identity.

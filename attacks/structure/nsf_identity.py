@@ -1,6 +1,6 @@
 """Which foreign node is which: structure features against those of a noisy copy of the graph.
 
-Whoever has crawled the graph, or part of it, computes on the copy what clients compute, and looks for equal rows.
+A party that has crawled the graph, or part of it, computes on the copy what clients compute, and looks for equal rows.
 FedStruct (ICLR 2025, App. G.1) names the danger without a figure. External neighbours are named from the own nodes
 outward: a client knows its own nodes by name, and which pseudonyms abroad are their neighbours, which are seeds for
 de-anonymising the rest (Narayanan and Shmatikov, IEEE S&P 2009).

@@ -147,7 +147,7 @@ def _ego_nets(known_nodes: _KnownNodes) -> Ids | None:
     """int64 [m]; None where no own node's ego network is known.
 
     Neighbours abroad have the degrees that `_NsfDegrees` predicts, and no edges between each other; an own node that
-    has neighbours without known features lends nobody its ego network.
+    has neighbours without known features lends no party its ego network.
     """
     degrees, _ = ego_networks(known_nodes.adjacency)
     degrees[known_nodes.foreign.nodes] = _degrees(known_nodes)

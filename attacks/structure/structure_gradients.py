@@ -1,6 +1,6 @@
 """Labels and neighbours from the gradients of structure that clients send.
 
-The gradient of client i's loss in s_u is the sum over its labelled nodes v of A-bar_vu (y^_v - y_v), by way of the
+The gradient of client i's loss in s_u is the sum over its labelled nodes v of A-bar_vu (y^_v - y_v), via the
 Jacobian of the embedding (FedStruct, ICLR 2025, Prop. 2). The row of a labelled node is mostly its own term, which is
 negative at the label and nowhere else; rows of nodes next to labelled ones come next in length. Rows of different
 clients hardly collide, so their sum tells the labels as well.
@@ -28,7 +28,7 @@ from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
 from fgl_secure.typing import Floats, Ids
 
 GRADIENT_SUM = "structure gradient sum"
-"""Name of the server's row float64 [1, n d], the sum over clients: gradients in s_u, node after node. In the clear each
+"""Name of the server's row float64 [1, n d], the sum over clients: gradients in s_u, node after node. In plaintext each
 client's vector comes in the same step."""
 
 CHUNK = 2_048

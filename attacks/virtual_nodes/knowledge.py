@@ -95,7 +95,7 @@ class VirtualSlices:
 
     @property
     def head_weight(self) -> slice:
-        """C hidden entries: the weight of the last layer; empty where nobody says where it is."""
+        """C hidden entries: the weight of the last layer; empty where no party says where it is."""
         return slice(self.head_bias.start - self.classes * self.hidden, self.head_bias.start)
 
 
@@ -129,7 +129,7 @@ class _MeanState:
 
 
 def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
-    """What single clients sent in the clear, by round in ascending order; clients of weight 0 are left out."""
+    """What single clients sent in plaintext, by round in ascending order; clients of weight 0 are left out."""
     result = []
     for number, (clients, rows) in _summands(view, layout).items():
         weights = rows[:, -1]

@@ -14,7 +14,7 @@ r change it by r T (s - p), where s are the shares of the labels and p the mean 
 change divided by r T, plus p; exactly so where batches are full. See `GradientLabels` for single gradients (iDLG, Zhao
 et al. 2020; LLG, Wainakh et al., PoPETs 2022).
 
-Nobody tells the server p. With rows h that enter the last layer its weight changes by about the change of the bias
+No party tells the server p. With rows h that enter the last layer its weight changes by about the change of the bias
 times the mean of h, row by row, and p is about the soft-max at that mean. Gradients are taken at the T states ahead of
 the steps, which lie (T - 1) / (2 T) of the way from what was handed out to what came back, on average.
 """

@@ -178,9 +178,9 @@ class SecureAggregator:
                 integers.
             integers: what the mean of integers is.
             privacy: noise, and what all means together may cost.
-            k_min: fewest clients that an entry of a mean is opened for, whoever of them may vanish; entries with fewer
-                contributions are 0 in the mean, and `last_round.withheld` has them. For updates in which 0 is no
-                change, such as those of embeddings of nodes. 1 opens all.
+            k_min: fewest clients that an entry of a mean is opened for, no matter which party of them may vanish;
+                entries with fewer contributions are 0 in the mean, and `last_round.withheld` has them. For updates in
+                which 0 is no change, such as those of embeddings of nodes. 1 opens all.
             watched: whether each round tells whether numbers have exceeded the ranges that were found, and finds new
                 ones then: by vetoes of the mean under pairwise masking among few, by a small sum beforehand elsewhere,
                 which takes as many exchanges as the mean. Without it such numbers are an error.
@@ -404,7 +404,7 @@ class SecureAggregator:
     def write_report(
         self, path: str | Path, updates: Sequence[Tree | None], labels: LabelTest | None = None
     ) -> RoundComparison:
-        """Writes one page on the last round: what the server has of each client in the clear and under the scheme.
+        """Writes one page on the last round: what the server has of each client in plaintext and under the scheme.
 
         Args:
             path: of the HTML file; it refers to nothing outside itself.

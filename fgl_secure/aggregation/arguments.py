@@ -98,7 +98,7 @@ class Limits:
 
     Attributes:
         clients: of a round. Along a complete graph, or with coded masks, a client works through a table of
-            clients^2 entries, so that the number costs memory before anybody has sent a key.
+            clients^2 entries, so that the number costs memory before any party has sent a key.
         entries: numbers in all tensors of a mapping together.
         tensors: in a mapping.
         depth: keys in the path of a tensor.

@@ -40,7 +40,7 @@ _LEAST_ROOM = 2**8
 _FLOAT64 = 2.0**-51
 """Relative error of a sum and a weight rounded to float64 and divided: below 4 units of 2^-53."""
 _TWICE = 2.0**-23
-"""Torch rounds to 16 bits by way of float32."""
+"""Torch rounds to 16 bits via float32."""
 
 
 class IntegerRule(StrEnum):

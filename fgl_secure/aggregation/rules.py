@@ -294,7 +294,7 @@ class Rules:
         tells = "an entry to which one client alone contributes is that client's"
         if self.k_min > 1:
             tells = (
-                f"how many clients contribute to each entry; those with fewer than {self.k_min} are opened by nobody "
+                f"how many clients contribute to each entry; those with fewer than {self.k_min} are never opened "
                 "as long as server and clients follow the protocol"
             )
         leaks = [Leak(Secret.SUMMAND, Role.SERVER, Circumstance.SPARSE_SUM, tells)]

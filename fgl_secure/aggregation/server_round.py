@@ -28,7 +28,7 @@ OPENING = "opening"
 class ServerRound:
     """The server's part in one round: sums that find ranges and count contributors where that is open, and the mean's.
 
-    Requests go out (`requests`), answers come in (`receive`), and whoever has not answered when the server goes on
+    Requests go out (`requests`), answers come in (`receive`), and a party that has not answered when the server goes on
     (`advance`) has dropped out.
 
     Args:
@@ -129,7 +129,7 @@ class ServerRound:
             message: as the client's `reply` gave it.
 
         Raises:
-            ProtocolError: malformed, stale, from somebody else, or a second answer. The server is as it was before.
+            ProtocolError: malformed, stale, from another party, or a second answer. The server is as it was before.
         """
         client, message = integer_of(client, "client"), bytes_of(message, "message")
         if self.is_done or not 0 <= client < self._rules.clients:

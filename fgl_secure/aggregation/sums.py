@@ -78,7 +78,7 @@ class RangeLevels:
     `Levels` for how they are told, and what that tells.
 
     Where ranges are known already, levels within them are left out, and the lowest level of a tensor is reached by who
-    has exceeded its range. So as long as nobody has, the sum is 0 and tells nothing but that.
+    has exceeded its range. So as long as no party has, the sum is 0 and tells nothing but that.
 
     Attributes:
         layout: of the mappings.
@@ -325,7 +325,7 @@ def batches_from_bytes(data: Iterable[bytes], session: bytes, sender: int, recei
     """The messages that one party sent another.
 
     Raises:
-        MalformedMessageError: they are none, or from or for somebody else.
+        MalformedMessageError: they are none, or from or for another party.
         StaleMessageError: they are of another session.
     """
     result = [decode(item, session) for item in data]

@@ -20,7 +20,7 @@ def largest_magnitude(values: NDArray[Any]) -> float:
 
 
 def check_bits(values: NDArray[np.floating[Any]], bits: int, name: str) -> None:
-    """Refuses numbers that have more bits behind the binary point than everybody is told.
+    """Refuses numbers that have more bits behind the binary point than every party is told.
 
     Raises:
         InputError: one is no multiple of 2^-bits; says what they are.

@@ -147,7 +147,7 @@ class LagrangeCode:
 
         With at most `max_errors` wrong workers the answer is right and `faulty` names exactly those, with certainty
         and over every field. With more, up to m - threshold - max_errors of them (m - threshold where max_errors is 0)
-        are always noticed; beyond that the shares may be those of other blocks, and nobody can tell. All shares
+        are always noticed; beyond that the shares may be those of other blocks, and no party can tell. All shares
         beyond the threshold serve as checks.
 
         Args:
@@ -183,7 +183,7 @@ class LagrangeCode:
         The polynomial is uniform among those of degree (K + T - 1) degree that vanish at betas[:K]. Added to the
         workers' results it leaves the decoded blocks as they are and makes the decoder's raw view a uniform sharing
         of them. Without it the shares of a product tell more than the product: for K = 1 whether a factor is zero, for
-        K >= 2 more than that. Whoever deals these shares must not decode; shares that several parties deal may be
+        K >= 2 more than that. A party that deals these shares must not decode; shares that several parties deal may be
         added up, and one honest dealer is enough.
 
         Args:

@@ -1,4 +1,4 @@
-"""Real numbers as integers whose sums are exact: range, weights, rounding and overflow, once for everybody.
+"""Real numbers as integers whose sums are exact: range, weights, rounding and overflow, once for every party.
 
 `FixedPoint` takes the most bits behind the binary point for which sums stay exact, for vectors that a scheme adds up as
 integers and for rows that become elements of a field. `LowPrecision` has few bits, and rounds at random. `Weighing`

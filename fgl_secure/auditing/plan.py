@@ -31,7 +31,7 @@ CARRIED: Mapping[SecretKind, tuple[str, ...]] = MappingProxyType(
 LINKS: frozenset[SecretKind] = frozenset({Secret.CROSS_EDGE, Secret.FOREIGN_NODE, Secret.DEGREE})
 """The secrets that edges are."""
 GAME_DEVICES, GAME_ROUNDS = 64, 2
-"""Devices of a graph on which games are played, at most but for one of each silo; and rounds."""
+"""Devices of a graph on which games are played, at most, except one of each silo; and rounds."""
 RECORDED_ROUNDS = 1
 """Rounds of training whose payloads are kept and attacked, unless a method says otherwise; sizes are kept of all."""
 
@@ -173,8 +173,8 @@ class Subject(ABC):
         """The same method under the same schemes on other inputs of the same shape, for null controls.
 
         Nodes swap places inside their silos. Parties and their numbers stay; who has which secret does not, so that
-        whoever knows everything of that run knows nothing of this one. It may train for no longer than what attacks
-        read.
+        a party that knows everything of that run knows nothing of this one. It may train for no longer than what
+        attacks read.
 
         Args:
             seed: of the inputs, of initial weights and of whatever else is drawn.

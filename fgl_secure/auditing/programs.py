@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def fill_schemes(assignment: Assignment, silos: int) -> Assignment:
     """The schemes of a run, of which a caller has named that of neighbours' rows, and perhaps others.
 
-    What devices hand to their silo goes under the scheme of neighbours' rows where that serves it, and in the clear
+    What devices hand to their silo goes under the scheme of neighbours' rows where that serves it, and in plaintext
     where not; silos' vectors under masks, unless rows are promised nothing, or are decoded by silos as HiFGL publishes
     it (KDD 2024, 4.3), or one silo is all there is.
 

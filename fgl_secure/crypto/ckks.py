@@ -7,8 +7,8 @@ decrypts is the sum and noise that has nothing to do with the terms: encoding in
 
 What CKKS doesn't give: the error of an approximate decryption tells about the secret key, so a receiver that hands
 unrounded decryptions onward gives its key away (Li, Micciancio, EUROCRYPT 2021: CKKS is not IND-CPA-D).
-`ReceiverKey.decrypt` returns rounded integers alone. Nor is a ciphertext authentic: whoever has the public key can make
-one.
+`ReceiverKey.decrypt` returns rounded integers alone. Nor is a ciphertext authentic: a party that has the public key can
+make one.
 
 Randomness is SEAL's own: Blake2xb generators, each seeded from the operating system. `Coins` can't replace it, so runs
 under CKKS aren't repeatable bit by bit, though their sums are.
@@ -57,8 +57,8 @@ _METADATA = struct.Struct("<4QBQQQdQ")
 
 @cache
 def _seal() -> Any:
-    """SEAL's own interface, by way of TenSEAL; loaded when the first key is made."""
-    from tenseal import sealapi  # noqa: PLC0415  # nobody else needs it
+    """SEAL's own interface, via TenSEAL; loaded when the first key is made."""
+    from tenseal import sealapi  # noqa: PLC0415  # no other party needs it
 
     return sealapi
 
@@ -211,8 +211,8 @@ class PublicKey:
         """Reads a public context.
 
         Raises:
-            InputError: the bytes contain a secret key, which nobody but the receiver may hold; or they are something
-                else, damaged, or have parameters that nobody may choose.
+            InputError: the bytes contain a secret key, which no party but the receiver may hold; or they are something
+                else, damaged, or have parameters that no party may choose.
         """
         if data.startswith(SECRET):
             raise InputError("a public context must not contain a secret key; found a secret key file")
@@ -377,7 +377,7 @@ class ReceiverKey:
         return self.public.to_bytes()
 
     def secret_file(self) -> bytes:
-        """What the receiver alone may keep: all of it, in the clear."""
+        """What the receiver alone may keep: all of it, in plaintext."""
         public = self.public.to_bytes()[len(PUBLIC) + PARAMETER_BYTES :]
         length = len(public).to_bytes(_LENGTH_BYTES, "big")
         return SECRET + self.parameters.to_bytes() + length + public + self._secret

@@ -123,7 +123,7 @@ class Partner:
     Attributes:
         name: party identifier.
         public: the key that it published.
-        wrapped: what it wrapped for the first end; None where that one wrapped something for it, or nobody does.
+        wrapped: what it wrapped for the first end; None where that one wrapped something for it, or no party does.
     """
 
     name: int
@@ -141,7 +141,8 @@ class Cryptography:
     of fixed length, so that no key serves two purposes and no mask is made twice.
 
     In the hybrid with ML-KEM-768 (FIPS 203) a party's secret is the seed of both its private keys, and of every secret
-    that it wraps for somebody else. So whoever is given one end's secret by others, as the server is where a client
+    that it wraps for another party. So a party that is given one end's secret by others, as the server is where a
+    client
     has vanished, recomputes the keys of its pairs alone: what that end wrapped follows from the seed, and what was
     wrapped for it opens with the private key that the seed gives. The other end is not needed, nor is any word of its.
 
@@ -269,7 +270,7 @@ class Cryptography:
         return result
 
     def _wrapped_secret(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int, other: int) -> bytes:
-        """What a party wraps for another: from its own secret, so that whoever is given that one knows it."""
+        """What a party wraps for another: from its own secret, so that a party that is given that one knows it."""
         if not self.wrapped_bytes:
             return b""
         info = context.info(KeyPurpose.WRAPPED, owner, other) + purpose

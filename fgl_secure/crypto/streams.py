@@ -273,7 +273,7 @@ class ModularRing:
 
 
 def _pieces(length: int) -> Iterator[slice]:
-    """Pieces of a row whose bits, of any number an element, fill whole bytes; but for the last one."""
+    """Pieces of a row whose bits, of any number an element, fill whole bytes; except for the last one."""
     return (slice(start, min(start + PIECE, length)) for start in range(0, length, PIECE))
 
 

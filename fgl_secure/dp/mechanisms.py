@@ -155,7 +155,7 @@ class IntegerNoise(ABC):
         """The cost of sums that hold at least that many shares.
 
         Args:
-            shares: shares in each sum that nobody but their senders knows.
+            shares: shares in each sum that no party but their senders knows.
             l2: L2 sensitivity of one release in grid units.
             l1: L1 sensitivity of one release in grid units.
         """

@@ -286,7 +286,7 @@ def load_digits_graph() -> Graph:
 
     Distances are Euclidean between raw pixels, and two images are joined in both directions if either counts the other
     among its nearest. Pixels are scaled from 0..16 to [0, 1]. The result is the same every time, and
-    is made once a process: nobody can write to its arrays.
+    is made once a process: no party can write to its arrays.
     """
     # Imported here because they take two seconds that only this data set needs.
     from sklearn.datasets import load_digits  # noqa: PLC0415
@@ -386,7 +386,7 @@ _Kind = TypeVar("_Kind", bound=_Dataset)
 
 
 def _installed_datasets() -> list[_Dataset]:
-    """Return the data sets that other packages register, but for names of this package.
+    """Return the data sets that other packages register, except for names of this package.
 
     Raises:
         InputError: an entry point names something else, or does not load.

@@ -231,7 +231,7 @@ class FederatedGraph:
         return self._with_edges(self.edges[:, ~self.crosses_silos])
 
     def some_neighbourhoods(self, most: int, seed: int, *, filled: bool = False) -> FederatedGraph:
-        """Keep some devices drawn at random, everybody whom they hear from, and the edges between all these.
+        """Keep some devices drawn at random, every party whom they hear from, and the edges between all these.
 
         What the drawn ones hear is what they hear in the whole graph; the others hear from those alone who stay. The
         first device of each silo stays as well, so that no silo is empty.

@@ -1,4 +1,4 @@
-"""Methods side by side on one data set: in the clear and under one scheme, what each reaches, costs and shows."""
+"""Methods side by side on one data set: in plaintext and under one scheme, what each reaches, costs and shows."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class _Line:
         name: of the method.
         title: as its paper calls it.
         score: what its scores are.
-        clear: in the clear, as published.
+        clear: in plaintext, as published.
         secured: under a scheme; None where that was the plain sum itself.
     """
 
@@ -139,7 +139,7 @@ class _Line:
 
     @property
     def sides(self) -> tuple[_MethodUnderScheme, ...]:
-        """Both, the one in the clear first."""
+        """Both, the one in plaintext first."""
         return (self.clear,) if self.secured is None else (self.clear, self.secured)
 
 
@@ -219,7 +219,7 @@ def compare(
     watch: Watch | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> MethodComparison:
-    """Audits methods on one data set, each in the clear and secured.
+    """Audits methods on one data set, each in plaintext and secured.
 
         from fgl_secure.methods.comparison import compare
 
@@ -445,7 +445,7 @@ def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> _MethodUnderSche
 
     Args:
         founds: of each seed what its run came to.
-        index: 0 in the clear, 1 secured.
+        index: 0 in plaintext, 1 secured.
     """
     if any(len(result["sides"]) <= index for result in founds):
         return None

@@ -44,7 +44,7 @@ class TamperedBatch:
         rows: int64 [k], which messages arrive and in which order; one that is named twice arrives twice.
         fields: by name, [*tapes, k, ...], what they carry on arrival.
         sizes: int64 [k], bytes that arrive of each; None where all arrive whole.
-        by_network: whether somebody on the way did it, whom authentication catches, and not the sender itself.
+        by_network: whether a party on the way did it, whom authentication catches, and not the sender itself.
     """
 
     rows: NDArray[np.int64]
@@ -353,7 +353,7 @@ class Channel(Draws):
 
 
 def _own_copy(values: NDArray[Any]) -> NDArray[Any]:
-    """The array, or else a copy, that nobody can write to."""
+    """The array, or else a copy, that no party can write to."""
     if is_frozen(values):
         return values
     copy = values.copy()
@@ -366,7 +366,7 @@ SILENT_TURNS = 2
 
 
 def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MOST_TURNS) -> None:
-    """Lets machines have their turns, all at one time, until nobody has anything to say twice in a row.
+    """Lets machines have their turns, all at one time, until no party has anything to say twice in a row.
 
     What a machine refuses to take is lost, and noted as an incident of its sender. A machine that awaits answers is
     silent for the turn in which others make them; the second silent turn tells it that none will come.

@@ -124,7 +124,7 @@ SETUP = Step(round=0)
 class Draws(ABC):
     """The coins of the parties that a process hosts, and a place to note what they draw and bring.
 
-    A simulation records both, as they belong to the parties' views; elsewhere nobody does.
+    A simulation records both, as they belong to the parties' views; elsewhere no party does.
     """
 
     @property
@@ -240,7 +240,7 @@ class Machine(ABC):
         """
 
     def on_idle(self) -> bool:
-        """Hears that nobody had anything to say, so that nothing more will arrive; it may make do with what there is.
+        """Hears that no party had anything to say, so that nothing more will arrive; it may make do with what there is.
 
         Returns:
             Whether it wants another turn.
@@ -263,5 +263,5 @@ class Machine(ABC):
         """
 
     def remark(self, step: Step, party: int, text: str) -> None:
-        """Leaves a remark for whoever drives the machine."""
+        """Leave a remark for the driver of the machine."""
         self.remarks.append(Remark(step, party, text))

@@ -152,10 +152,10 @@ _FIELD = struct.Struct(">BBB")
 
 
 class LazyArray:
-    """A field that is not laid out: rows [m, d] are made when somebody reads them, a few at a time.
+    """A field that is not laid out: rows [m, d] are made when a party reads them, a few at a time.
 
-    For what is large and goes by once, between parties of one process that keeps sizes alone. Whoever wants all of it,
-    as a recording or a network does, gets an array.
+    For what is large and goes by once, between parties of one process that keeps sizes alone. A party that wants all of
+    it, as a recording or a network does, gets an array.
 
     Args:
         make: rows [k, d] at some places, int64 [k], at least one; the same ones whenever it is asked. Or all of them
@@ -298,7 +298,7 @@ class Messages:
         tape_axes: leading axes of every field: 0, or 1 when all coin tapes run at once.
         overhead: bytes that a transport adds to each message beside its fields, such as authentication; below 0 where
             fields repeat what its sequence numbers tell.
-        sealed: whether somebody behind the receivers alone can open the fields: they are carried on, and not recorded.
+        sealed: whether a party behind the receivers alone can open the fields: they are carried on, and not recorded.
     """
 
     phase: MessageKind
@@ -370,7 +370,7 @@ class Messages:
         return replace(self, fields={name: np.asarray(value) for name, value in fields.items()})
 
     def read_only(self, *, own: bool) -> Messages:
-        """The same with fields that nobody can write to; copies of them if they must be a recording's own."""
+        """The same with fields that no party can write to; copies of them if they must be a recording's own."""
         if isinstance(self.fields, _LazyRows) and not own:
             return self
         fields = {}
@@ -386,7 +386,7 @@ class Messages:
 
 
 def is_frozen(value: Array) -> bool:
-    """Whether an array is one that nobody can write to, not even by way of its base."""
+    """Whether an array is one that no party can write to, not even via its base."""
     base = value.base
     owned = base is None or isinstance(base, bytes) or (isinstance(base, np.ndarray) and is_frozen(base))
     return owned and not value.flags.writeable

@@ -106,11 +106,11 @@ def views_of(
         transcript: of the run.
         coalition: who pools views.
         kinds: what else than messages belongs to the view.
-        error: what the run ended with; it is seen by everybody, as incidents are.
+        error: what the run ended with; it is seen by every party, as incidents are.
 
     Raises:
         InputError: for messages whose payload was not recorded: the view would be incomplete.
-        VacuousTestError: for messages of the phases `sealed` and `mixed` whose content was sent to a member: nobody
+        VacuousTestError: for messages of the phases `sealed` and `mixed` whose content was sent to a member: no party
             would look at it.
     """
     view = transcript.view(coalition)
@@ -191,7 +191,7 @@ LAYOUT = "number, order, types and lengths of the messages, incidents and errors
 def align_views(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: Frame | None = None) -> AlignedViews:
     """Puts the views of two arms over the same columns.
 
-    Where layouts differ between runs, the number of the layout becomes the first column: whoever sees a view sees
+    Where layouts differ between runs, the number of the layout becomes the first column: a party that sees a view sees
     how many messages it has and how long they are.
 
     Args:

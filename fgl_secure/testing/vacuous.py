@@ -163,7 +163,7 @@ class Probe:
             )
 
     def _require_read(self, runs: list[Transcript]) -> None:
-        """Two inputs give two transcripts on the same coins, or nobody could ever tell them apart."""
+        """Two inputs give two transcripts on the same coins, or no party could ever tell them apart."""
         first, *others = self.inputs.values()
         others = others or list(_changed_inputs(self.protocol, first, self.coalition))
         if others and all(_same(runs, self.rehearsals.runs(self.protocol, other)) for other in others):

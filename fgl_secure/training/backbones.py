@@ -53,7 +53,7 @@ _Watch = Callable[[nn.Parameter, torch.Tensor | None, torch.Tensor], None]
 
 
 class MessageLayer(nn.Module, ABC):
-    """One layer of a graph neural network whose neighbourhood sum is somebody else's business.
+    """One layer of a graph neural network whose neighbourhood sum is another party's business.
 
     Attributes:
         watch: told of every product with a parameter and of every bias added, where devices' gradients are needed.
@@ -332,8 +332,8 @@ class GATLayer(MessageLayer):
     no sum. Of x = a_s^T W h_u + a_t^T W h_v the score log(e^x + e^(x/5)) is LeakyReLU's soft maximum, and its
     exponential e^x + e^(x/5) comes apart: a source sends its projected row and a 1, once times e^s and once times
     e^(s/5) with s its own part of x, and a target weighs the two sums by its own part and divides by what the ones
-    became. Each part of x is kept within 2 in magnitude by tanh, and 2 of it is the target's, so that nobody sends more
-    than its projected row. The device's own row is added on the spot and never sent.
+    became. Each part of x is kept within 2 in magnitude by tanh, and 2 of it is the target's, so that no party sends
+    more than its projected row. The device's own row is added on the spot and never sent.
 
     A device that gets a sum sees 2 (d_out + 1) numbers where a graph convolution's has d_out.
 

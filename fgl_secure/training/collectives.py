@@ -1,6 +1,6 @@
-"""What a silo's program talks through: sums that somebody is entitled to, and gradients that pass through them.
+"""What a silo's program talks through: sums that a party is entitled to, and gradients that pass through them.
 
-What silos say to each other in the clear they `exchange`, under a phase that reports name.
+What silos say to each other in plaintext they `exchange`, under a phase that reports name.
 
 All silos of a run make the same calls in the same order, as programs on `torch.distributed` do. A call waits until all
 have made it. Who computes the sums, in one process or with a process for each silo, is the driver's business.
@@ -235,7 +235,7 @@ class Collectives:
 
         Args:
             rows: float [m, d], kept as long as the program is.
-            bits: behind the binary point of any of their numbers, at all silos, where everybody knows; else None.
+            bits: behind the binary point of any of their numbers, at all silos, where every party knows; else None.
         """
         if self._collector is None:
             raise InputError("layers must be watched before rows are said not to change; found none")
@@ -245,7 +245,7 @@ class Collectives:
         """Every device's gradient of the watched model goes to the silo, after `backward`.
 
         Where a scheme sums them, the sums take the place of the gradients that the parameters have, 0 where the silo
-        has too few devices; in the clear they stay as they are, for the silo adds up what it gets.
+        has too few devices; in plaintext they stay as they are, for the silo adds up what it gets.
         """
         if self._collector is None:
             raise InputError("layers must be watched before their gradients are handed over; found none")
@@ -292,7 +292,7 @@ class Collectives:
         return grid_for(self._setting.schemes[CLIENTS], self._others)
 
     def required_markers(self, topology: str, k_min: int) -> int:
-        """How many silos must mark an entry of a sum, so that it has k_min summands whoever vanishes after the marks.
+        """How many silos must mark an entry, so that its sum has k_min summands even if others drop out later.
 
         Args:
             topology: of the sums, for clients or for the server.
@@ -309,7 +309,7 @@ class Collectives:
         return self.silo.facts.silos - 1
 
     def exchange(self, phase: MessageKind, sent: Mapping[int, Array], *, layer: int = -1) -> list[Array]:
-        """Every silo sends each other one some rows, in the clear for whoever gets them.
+        """Every silo sends each other one some rows, in plaintext for the receiver.
 
         Args:
             phase: what the rows are; reports name it.
@@ -333,7 +333,7 @@ class Collectives:
     def note(
         self, name: str, rows: Callable[[], Array], *, layer: int = -1, final: bool = False, devices: bool = False
     ) -> None:
-        """Takes down what the silo knows, where somebody records it; nothing is sent, and nobody waits.
+        """Takes down what the silo knows, where a party records it; nothing is sent, and no party waits.
 
         Args:
             name: what it is called.
@@ -361,7 +361,7 @@ class Collectives:
     def mean(
         self, values: Array, weight: int, heaviest: int, grid: FixedPoint | None = None, parts: Sequence[int] = ()
     ) -> Floats:
-        """The weighted mean of one vector of each silo; nobody is told the weight of another one.
+        """The weighted mean of one vector of each silo; no party is told the weight of another one.
 
         It is the sum of the vectors times their weights over the sum of the weights, off by half a unit at most. The
         server divides, and tells the mean alone. Under a scheme with a precision parts are rounded to it; see `server`.

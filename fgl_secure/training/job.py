@@ -31,7 +31,7 @@ class Task:
 
     Attributes:
         make: makes a silo's program.
-        schemes: by topology, those of all its collectives; what is not there is in the clear, or not there at all.
+        schemes: by topology, those of all its collectives; what is not there is in plaintext, or not there at all.
         rounds: most rounds.
         width: most entries of a row that goes to neighbours.
         between: whether silos add up beforehand what their nodes send to a node of another silo.

@@ -57,7 +57,7 @@ class Scores:
     Attributes:
         best: int64 [COUNTS or more], the sums of all silos' counts at the best round.
         best_round: how many rounds it was after; -1 before any.
-        own: int64 as `best`, this silo's counts at the best round, which nobody else is told.
+        own: int64 as `best`, this silo's counts at the best round, which no other party is told.
     """
 
     def __init__(self, selection: Selection | None, *, less: bool = False) -> None:
@@ -92,7 +92,7 @@ class Scores:
     def report(self) -> dict[str, Array]:
         """The selected round, and shares of correct predictions there, float64; NaN without any prediction.
 
-        "own test" is of the silo's own nodes, which nobody else is told.
+        "own test" is of the silo's own nodes, which no other party is told.
         """
         counts = {"validation": self.best[:2], "test": self.best[2:COUNTS], "own test": self.own[2:COUNTS]}
         return {
@@ -274,7 +274,7 @@ class TrainingRounds(Program):
 
     @abstractmethod
     def judge(self, number: int) -> Figures | None:
-        """The figures of the models after so many rounds, whose loss is of no account; None if nobody looks again."""
+        """The figures of the models after so many rounds, whose loss is of no account; None if no party looks again."""
 
     def round(self, number: int) -> bool:
         """A round of training, or the last look at the models where there is none: see `Program.round`."""

@@ -407,7 +407,7 @@ class AveragedRounds(TrainingRounds):
 
     @abstractmethod
     def surroundings(self) -> Surroundings:
-        """What the client computes on; its own nodes come first. Nobody is asked any more."""
+        """What the client computes on; its own nodes come first. No party is asked any more."""
 
     @property
     def graph(self) -> Surroundings:

@@ -57,7 +57,7 @@ def open_neighbours(
 
 
 def most_terms(scheme: Scheme, sums: Grouping) -> int:
-    """Most rows in one sum over neighbours, either way, by what everybody knows: D where devices agree on partners.
+    """Most rows in one sum over neighbours, either way, by what every party knows: D where devices agree on partners.
 
     Args:
         scheme: computes the sums.
@@ -76,7 +76,7 @@ Intermediary = Callable[["OneProcess", list[Call]], Sequence[Any]]
 
 
 class _ClearGradients:
-    """Every device sends its gradient to its silo in the clear: HiFGL holds gradients not to be private (4.3).
+    """Every device sends its gradient to its silo in plaintext: HiFGL holds gradients not to be private (4.3).
 
     Args:
         channel: between devices and silos.
@@ -140,7 +140,7 @@ class OneProcess:
 
     Args:
         graph: who has what.
-        schemes: by topology; what is not there is in the clear.
+        schemes: by topology; what is not there is in plaintext.
         channel: between the parties of `hierarchy_of(graph, ...)` and the helpers of all schemes.
         make: makes a silo's program.
         width: most entries of a row that devices send their neighbours.

@@ -55,7 +55,7 @@ LARGE = 2**26
 
 
 def as_shared_tensor(values: Array, device: torch.device) -> torch.Tensor:
-    """A tensor of an array that nobody writes into: where it is large, and on the CPU, in the same memory.
+    """A tensor of an array that no party writes into: where it is large, and on the CPU, in the same memory.
 
     Small ones are copied to where PyTorch puts its own: products of rows elsewhere in memory may differ in a last bit.
     """

@@ -42,7 +42,7 @@ _LABEL = b"fgl-secure rounding/v1"
 
 
 class StepCoins(Coins):
-    """A silo's coins for one step, which are the same where its round is run again: nobody else knows its key.
+    """A silo's coins for one step, which are the same where its round is run again: no other party knows its key.
 
     Args:
         key: 32 secret bytes, of the silo's own coins.
@@ -235,7 +235,7 @@ class Ranges:
     def of_columns(self, rows: Array) -> Ids:
         """Return the exponent of each column of rows [m, d] of the silo's devices: int64 [d]."""
         columns = np.abs(rows).max(axis=0, initial=0)
-        if not self._setting.sums_gradients:  # silos add up in the clear
+        if not self._setting.sums_gradients:  # silos add up in plaintext
             return np.zeros(len(columns), dtype=np.int64)
         return self.of_entries(columns, (1,) * len(columns), LARGEST_GRADIENT)
 

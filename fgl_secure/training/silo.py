@@ -1,4 +1,4 @@
-"""What one silo holds of a federated graph, and what everybody knows of it."""
+"""What one silo holds of a federated graph, and what every party knows of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What everybody knows before a run.
+    """What every party knows before a run.
 
     Attributes:
         sizes: nodes of each silo.
@@ -61,7 +61,7 @@ class Silo:
     """What one silo holds: its nodes, all edges that end or start in one, and who has their other ends.
 
     Attributes:
-        facts: what everybody knows.
+        facts: what every party knows.
         silo: its number.
         nodes: int64 [m], the numbers of its nodes in the whole graph, ascending.
         features: float32 [m, d].
@@ -117,13 +117,13 @@ class Silo:
     def of(
         cls, graph: FederatedGraph, silo: int, message_graph: FederatedGraph | None = None, facts: Facts | None = None
     ) -> Silo:
-        """Cuts a silo out of a whole graph, where somebody has it: for simulations and for tests.
+        """Cuts a silo out of a whole graph, where a party has it: for simulations and for tests.
 
         Args:
             graph: who has what.
             silo: its number.
             message_graph: the graph along whose edges rows travel; all of them unless given.
-            facts: what everybody knows, where it has been worked out.
+            facts: what every party knows, where it has been worked out.
 
         Raises:
             InputError: there is no such silo.
@@ -260,7 +260,7 @@ _ARRAYS = {
 
 
 def facts_of(graph: FederatedGraph, message_graph: FederatedGraph | None = None) -> Facts:
-    """What everybody knows of a whole graph, and of the one along whose edges rows travel."""
+    """What every party knows of a whole graph, and of the one along whose edges rows travel."""
     sizes = tuple(int(size) for size in np.bincount(graph.silo_of))
     sent_along = graph if message_graph is None else message_graph
     largest = max(int(sent_along.in_degree.max()), int(np.bincount(sent_along.edges[0], minlength=1).max()))

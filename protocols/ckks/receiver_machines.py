@@ -39,17 +39,17 @@ _NOBODY: Ids = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceiverKeyPlan(CkksPlan):
-    """What everybody knows of the sums of one topology.
+    """What every party knows of the sums of one topology.
 
     Attributes:
-        batch_bytes: most bytes of one batch of messages, but for one message.
+        batch_bytes: most bytes of one batch of messages, except for one message.
     """
 
     batch_bytes: int
 
     @property
     def others(self) -> Ids:
-        """Everybody but the receiver, ascending."""
+        """Every party but the receiver, ascending."""
         return np.unique([self.terms.server, *self.terms.clients.tolist()]).astype(np.int64)
 
     @property
@@ -299,7 +299,7 @@ class KeyReceiver(AggregationMachine):
         """See `SumMachine.begin`."""
         self._unexpected_rows(rows)
         if self._step is not None and not self._speaks:
-            self._forwarded.clear()  # there was no sum: perhaps somebody lacks the key
+            self._forwarded.clear()  # there was no sum: perhaps a party lacks the key
         self._start_step(step)
         self._speaks, self._ciphertexts, self._included = True, (), np.zeros(self.terms.n, dtype=np.bool_)
 

@@ -125,7 +125,7 @@ class SharedKeyServer(AggregationServer):
         )
 
     def _send_key(self) -> Iterable[Messages]:
-        """Everybody hears the sealed key of the first candidate that is there."""
+        """Every party hears the sealed key of the first candidate that is there."""
         answered, maker = self._tracker.answered.copy(), min(self._publics)
         m, public = int(answered.sum()), self._publics[maker]
         fields = {
@@ -146,7 +146,7 @@ class SharedKeyServer(AggregationServer):
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
         tags = elements_of(messages, TAG, RING, TAGS)
 
-        def store(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
+        def store(row: int, client: int) -> None:  # noqa: ARG001  # from any client
             adding.add(ciphertexts_of(messages, row))
             self._tag = FIELD.add(self._tag, tags[row])
 
@@ -296,7 +296,7 @@ class SharedKeyClients(AggregationClients):
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _receive_keys(self, messages: Messages) -> Store:
-        """Everybody's keys: checked, and agreed on."""
+        """Every party's keys: checked, and agreed on."""
         n, context = self.terms.n, self._context
         listed_keys = self._listed_keys(messages, n)
 

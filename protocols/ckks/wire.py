@@ -81,7 +81,7 @@ class SharedKeyPlan(CkksPlan):
 
 
 TAGS = 2
-"""Tags of a vector: whoever guesses both is right with probability 2^-122."""
+"""Tags of a vector: a party that guesses both is right with probability 2^-122."""
 FIELD, RING = PrimeField(MERSENNE_61), ModularRing(MERSENNE_61)
 DIGEST_BYTES = 32
 

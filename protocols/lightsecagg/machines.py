@@ -79,7 +79,7 @@ class LightSecAggServer(AggregationServer):
         return store
 
     def _send_shares(self) -> Iterable[Messages]:
-        """Everybody that has shared hears who did, and what they sealed for it."""
+        """Every party that has shared hears who did, and what they sealed for it."""
         shared = self._tracker.answered.copy()
         self._forwarded = self._given.T & shared & shared[:, None]
         boxes, self._boxes = self._boxes, {}
@@ -218,7 +218,7 @@ class LightSecAggClients(MaskedClients):
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
     def _receive_keys(self, messages: Messages) -> Store:
-        """Everybody's keys, and that of a receiver that is somebody else: checked, and agreed on."""
+        """Every party's keys, and that of a receiver that is another party: checked, and agreed on."""
         n, context = self.terms.n, self._context
         listed_keys, receivers_key = self._listed_keys(messages, n), self._receivers_key(messages)
 

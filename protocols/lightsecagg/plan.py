@@ -2,7 +2,7 @@
 
 A mask of d elements is cut into U - T parts, T uniform parts are put beside them, and the U parts become N coded masks
 by Lagrange coding, one for each client. Codes of sums are sums of codes, so that the sums of U clients
-decode to the sum of the masks, whoever they are.
+decode to the sum of the masks, no matter which party they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MaskCode:
 
     Attributes:
         field: of masks and vectors.
-        clients: N, who each hold one coded mask of everybody.
+        clients: N, who each hold one coded mask of every party.
         threshold: U, coded masks, or sums of them, that determine a mask, or the sum.
         colluding: T < U, coded masks that tell nothing of it.
         length: d, elements of a mask.

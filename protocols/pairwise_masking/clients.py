@@ -6,7 +6,8 @@ need no word of the other end, which may vanish later. So of each pair one clien
 the ring before the other, wraps a secret for the other, which follows from the seed of its mask key, when it hands out
 shares. The key of the mask takes the X25519 secret and the wrapped one. A server that is given the seed of the one that
 wrapped derives the secret anew; given the other's, it unwraps what passed through its hands. What is shared is one
-seed, from which both private keys follow, so shares are as long as they were. What one of a pair wraps nobody else can
+seed, from which both private keys follow, so shares are as long as they were. What one of a pair wraps no other party
+can
 make or change, and where it does not open the client takes no further part: a vector without one of its masks would
 fit no other, and a server that could have masks left out would have all left out.
 
@@ -34,7 +35,7 @@ from fgl_secure.runtime import Draws, MessageKind, Messages, Phase
 from fgl_secure.typing import Array, Flags, Ids
 
 REQUEST_BYTES = 32
-"""Of the digest of what a server asks about everybody."""
+"""Of the digest of what a server asks about every party."""
 PHASES: Mapping[MessageKind, Stage] = {
     Phase.DRAW: Stage.DRAW,
     Phase.KEYS: Stage.SHARES,
@@ -153,7 +154,7 @@ class MaskingClients(DrawingClients):
         return {"pledge": stack_bytes([self._commit(index) for index in indices.tolist()])} if self._plan.sparse else {}
 
     def _receive_keys(self, messages: Messages) -> Store:
-        """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
+        """Keys of a client's circle, and of a receiver that is another party: checked, and agreed on."""
         drawn = self._receive_draw(messages)
         listed_keys, receivers_key = self._listed_keys(messages, self._plan.degree + 1), self._receivers_key(messages)
 
@@ -314,7 +315,7 @@ class MaskingClients(DrawingClients):
 
         Raises:
             ProtocolError: what one of them wrapped does not open. Without its mask the client's vector would not fit
-                the other's; and whoever could have a client leave out masks could have it leave out all.
+                the other's; and a party that could have a client leave out masks could have it leave out all.
         """
         place, me = int(self._places[index]), int(self.parties[index])
         names = {j: int(self.terms.clients[circles.neighbours[place, j]]) for j in range(len(forwarded))}
@@ -343,7 +344,7 @@ class MaskingClients(DrawingClients):
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
     def _receive_roster(self, messages: Messages) -> Store:
-        """What the server asks about everybody: kept of a client's circle, and of all as a digest for votes."""
+        """What the server asks about every party: kept of a client's circle, and of all as a digest for votes."""
         n, circles, context = self.terms.n, self._circles, self._context
         requests = bytes_of(messages, "asked", n)
 
@@ -378,7 +379,7 @@ class MaskingClients(DrawingClients):
         return [self._to_server(Phase.VETOES, indices, {"counted": counted}, {"share": shares[..., None]})]
 
     def _receive_go(self, messages: Messages) -> Store:  # noqa: ARG002  # says nothing
-        """That nobody vetoes, so that the sum may be opened."""
+        """That no party vetoes, so that the sum may be opened."""
 
         def store(row: int, index: int) -> None:
             pass

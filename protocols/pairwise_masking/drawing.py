@@ -71,7 +71,7 @@ class Vetoes:
         self._shares[..., index, place] = share
 
     def blanks(self, index: int) -> list[bytes]:
-        """The key of a mask that nobody takes away, for the vector of a client that vetoes."""
+        """The key of a mask that no party takes away, for the vector of a client that vetoes."""
         return [self._blank[index].tobytes()] if self.cast[index] else []
 
     def open_sum(self, indices: Ids, among: Flags, holds: Flags) -> tuple[Flags, Elements]:
@@ -130,11 +130,11 @@ class Commitments:
 class GraphSeed:
     """What a sparse graph is drawn from: nonces of the clients, for this one sum, committed to before any is revealed.
 
-    A client reveals its own when it has been told all commitments, its own among them, so that nobody can choose
-    anything that the graph depends on after the first nonce of somebody honest is known, and before that nobody knows
+    A client reveals its own when it has been told all commitments, its own among them, so that no party can choose
+    anything that the graph depends on after the first nonce of a party honest is known, and before that no party knows
     anything of the graph: no server by choosing session, step or whom it has heard of, no client that colludes with it
-    by drawing its keys late. What is left is to withhold: whoever reveals last, and a server that says of others that
-    they revealed nothing, chooses among the graphs without some of the nonces. Few of them may be missing
+    by drawing its keys late. What is left is to withhold: a party that reveals last, and a server that says of others
+    that they revealed nothing, chooses among the graphs without some of the nonces. Few of them may be missing
     (`MOST_WITHHELD`), and the degree of the graph allows for all that can be chosen (`freedom_bits`). Keys of pairs
     are bound to the seed, so clients that are told different things have none in common.
 
@@ -157,7 +157,7 @@ class GraphSeed:
         return hashlib.sha256(LABEL + b"seed" + self.pledges.digest + content).digest()
 
     def check(self, place: int, most: int) -> None:
-        """Raises unless it is what was committed to, but for a few who withhold it.
+        """Raises unless it is what was committed to, except for a few who withhold it.
 
         Args:
             place: the place of who checks, and has revealed.

@@ -173,7 +173,7 @@ class SecretSharing:
 
 
 class UnmaskRequest(IntEnum):
-    """What the aggregator may ask about one sender; the sum of both is what nobody may ask."""
+    """What the aggregator may ask about one sender; the sum of both is what no party may ask."""
 
     NOTHING = 0
     SELF_MASK = 1
@@ -209,7 +209,7 @@ class NeighbourGraph:
 
         Args:
             graph: who is whose neighbour.
-            order: int64 [n], a ring: everybody leads those that follow within half of it, so (k + 1) // 2 at most.
+            order: int64 [n], a ring: every party leads those that follow within half of it, so (k + 1) // 2 at most.
         """
         n = len(graph.table)
         clients = np.arange(n)[:, None]
@@ -305,7 +305,7 @@ class MaskingPlan(SumPlan):
 
     @property
     def sparse(self) -> bool:
-        """Whether each client masks with a few neighbours, and not with everybody."""
+        """Whether each client masks with a few neighbours, and not with every party."""
         return self.degree < self.terms.n - 1
 
     def circles(self, step: Step, seed: bytes = b"") -> NeighbourGraph:
@@ -313,8 +313,8 @@ class MaskingPlan(SumPlan):
 
         Args:
             step: of the sum.
-            seed: of a sparse graph, as a `Draw` gives it; what it is does not matter where everybody masks with
-                everybody.
+            seed: of a sparse graph, as a `Draw` gives it; what it is does not matter where every party masks with
+                every party.
         """
         when = (step, seed) if self.sparse else (Step(0), b"")
         if when not in self._circles:

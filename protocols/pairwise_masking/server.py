@@ -111,7 +111,7 @@ class MaskingServer(AggregationServer):
         return store_both
 
     def _send_keys(self) -> Iterable[Messages]:
-        """Where a graph is drawn, everybody first hears everybody's commitments to what it is drawn from."""
+        """Where a graph is drawn, every party first hears every party's commitments to what it is drawn from."""
         self._check_receiver()
         if not self._plan.sparse:
             return self._send_drawn()
@@ -136,7 +136,7 @@ class MaskingServer(AggregationServer):
         return digest_of_keys(*(key.tobytes() for key in self._keys[client]))
 
     def _send_drawn(self) -> Iterable[Messages]:
-        """Everybody in whose circle enough have published keys hears them; a receiver hears everybody's."""
+        """Every party in whose circle enough have published keys hears them; a receiver hears every party's."""
         published = self._tracker.answered
         self._seed, drawn = self._graph_seed(published)
         circles = self._circles
@@ -194,7 +194,7 @@ class MaskingServer(AggregationServer):
         return store
 
     def _send_shares(self) -> Iterable[Messages]:
-        """Everybody in whose circle enough have shared hears who did, and what they sealed for it."""
+        """Every party in whose circle enough have shared hears who did, and what they sealed for it."""
         circles, shared = self._circles, self._tracker.answered
         near = circles.neighbours
         forwarded = shared[near] & self._given[near, circles.reverse_index] & shared[:, None]
@@ -241,10 +241,10 @@ class MaskingServer(AggregationServer):
         return store
 
     def _send_roster(self) -> Iterable[Messages]:
-        """Those whose vectors are in the sum hear what is asked about everybody.
+        """Those whose vectors are in the sum hear what is asked about every party.
 
         Nothing is asked about a client that shared and then dropped out together with all its neighbours: no mask of
-        its is left, and nobody who could open one.
+        its is left, and no party who could open one.
         """
         survived, shared = self._tracker.answered.copy(), np.zeros(self.terms.n, dtype=np.bool_)
         self._included = survived
@@ -279,7 +279,7 @@ class MaskingServer(AggregationServer):
         return store
 
     def _send_vetoes(self) -> Iterable[Messages]:
-        """Where nobody vetoes, all are asked to open the sum; else it is over, and stays closed.
+        """Where no party vetoes, all are asked to open the sum; else it is over, and stays closed.
 
         Raises:
             TooFewClientsError: fewer than the threshold have a share of every veto.
@@ -318,7 +318,7 @@ class MaskingServer(AggregationServer):
         return store
 
     def _unmask(self) -> Iterable[Messages]:
-        """Opens what is asked for and takes the masks away; a receiver that is somebody else hears the sum.
+        """Opens what is asked for and takes the masks away; a receiver that is another party hears the sum.
 
         Raises:
             TooFewClientsError: a secret has fewer shares than it needs.

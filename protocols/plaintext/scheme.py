@@ -1,4 +1,4 @@
-"""Sums in the clear, for every topology."""
+"""Sums in plaintext, for every topology."""
 
 from __future__ import annotations
 
@@ -340,7 +340,7 @@ LARGEST = 2**62
 
 
 class Path(StrEnum):
-    """Which way neighbours' rows travel in the clear."""
+    """Which way neighbours' rows travel in plaintext."""
 
     DIRECT = "direct"
     SILO = "silo"
@@ -365,7 +365,7 @@ class Plaintext(Scheme):
     threshold: int | None = None
 
     label: ClassVar[str] = "plaintext"
-    summary: ClassVar[str] = "every value in the clear; the oracle of correctness"
+    summary: ClassVar[str] = "every value in plaintext; the oracle of correctness"
     parameters: ClassVar[tuple[str, ...]] = ("threshold", "path", "minimum_group")
     wide: ClassVar[str] = "it is what others are compared with, and sends numbers as they are"
     takes_reals: ClassVar[bool] = True
@@ -388,13 +388,13 @@ class Plaintext(Scheme):
         return PublicParameters()
 
     def refuses(self, topology: Topology) -> str | None:
-        """None, but for sums of all clients that nobody adds up."""
+        """None, except for sums of all clients that no party adds up."""
         if topology.name in (CLIENTS, SERVER) and not topology.is_one_sum:
             return "it adds up one vector of each client, and one party does so"
         return None
 
-    def refuses_hosting(self, *, devices: bool) -> str | None:  # noqa: ARG002  # whoever adds up
-        """None, but for rows by way of silos; see `HostedScheme`."""
+    def refuses_hosting(self, *, devices: bool) -> str | None:  # noqa: ARG002  # any adder
+        """None, except for rows via silos; see `HostedScheme`."""
         return None if self.path is Path.DIRECT else "its rows travel by way of silos; take path=direct"
 
     def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # whatever it is

@@ -416,7 +416,7 @@ class MaskedClients(AggregationClients):
         """Forgets what masks were made of, of clients whose vectors have left."""
 
     def _receivers_key(self, messages: Messages) -> Callable[[int], bytes]:
-        """Reads the key of a receiver that is somebody else; empty where there is none."""
+        """Reads the key of a receiver that is another party; empty where there is none."""
         if not self.terms.split:
             return lambda _row: b""
         c, n = self._crypto, self.terms.n

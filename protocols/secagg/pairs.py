@@ -2,8 +2,8 @@
 
 Every client seals something for each of the others at one time, before it has heard anything but public keys. So
 where keys are hybrid each wraps a secret in front of what it seals, and a pair has two keys: one for what either end
-says. A key that seals or votes is then hidden from whoever breaks X25519 or ML-KEM, but not both. With X25519 alone
-both are the same, and known as soon as the public keys are.
+says. A key that seals or votes is then hidden from a party that breaks X25519 or ML-KEM, but not both. With X25519
+alone both are the same, and known as soon as the public keys are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PairIds = tuple[int, int]
 
 
 def check_usable(cryptography: Cryptography, publics: Mapping[int, bytes]) -> None:
-    """Raises ProtocolError for public keys, by party, that nobody can agree with, before anything is wrapped for them.
+    """Raise ProtocolError for public keys, by party, that are unusable, before anything is wrapped for them.
 
     Where nothing is wrapped, agreeing finds it.
     """

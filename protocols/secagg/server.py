@@ -1,4 +1,4 @@
-"""The server of one sum, as far as it is alike under all schemes: whose answers are in, and everybody's keys.
+"""The server of one sum, as far as it is alike under all schemes: whose answers are in, and every party's keys.
 
 Where another party is entitled to the sum, it agrees on a mask with every client, and takes them from the sum.
 """
@@ -125,7 +125,7 @@ class SumReceiver(AggregationMachine):
             self._keys, self._secret = np.zeros_like(self._keys), np.zeros_like(self._secret)
 
     def _receive_keys(self, messages: Messages) -> None:
-        """Everybody's keys, with which it agrees on masks when it hears whose are in the sum."""
+        """Every party's keys, with which it agrees on masks when it hears whose are in the sum."""
         terms, c = self._plan.terms, self._crypto
         listed = flags_of(messages, "listed", terms.n)[0]
         keys = [bytes_of(messages, name, terms.n, c.public_bytes)[0] for name in self._key_fields]
@@ -185,7 +185,7 @@ class ResponseTracker:
 
         Args:
             stage: None when the sum is done.
-            expected: bool [n], who is asked; everybody unless given.
+            expected: bool [n], who is asked; every party unless given.
         """
         self.stage = stage
         self._got_reply = self._timed_out = False
@@ -205,7 +205,7 @@ class ResponseTracker:
         self.answered[client] = self._got_reply = True
 
     def note_other(self) -> None:
-        """Something has come from somebody who is no client."""
+        """Something has come from a party who is no client."""
         self._got_reply = True
 
     def ready(self) -> bool:
@@ -248,8 +248,8 @@ Store = Callable[[int, int], None]
 class AggregationServer(AggregationMachine):
     """The party that adds up.
 
-    It says something once answers have come, and goes on with those that answered: whoever has not has dropped out.
-    Where it raises because too few are left, it is as it was, and late answers may still come.
+    It says something once answers have come, and goes on with those that answered: a party that has not has dropped
+    out. Where it raises because too few are left, it is as it was, and late answers may still come.
 
     Args:
         plan: of the sums.
@@ -358,7 +358,7 @@ class AggregationServer(AggregationMachine):
 
     # ------------------------------------------------------------------------------------------------------------ KEYS
     def _receive_keys(self, messages: Messages) -> Store:
-        """Keys that work, and that nobody else has published."""
+        """Keys that work, and that no other party has published."""
         c = self._crypto
         keys = np.stack([bytes_of(messages, name, c.public_bytes) for name in self.keys], axis=1)
         signature = bytes_of(messages, "signature", c.signature_bytes)
@@ -383,7 +383,7 @@ class AggregationServer(AggregationMachine):
             )
 
     def _send_keys(self) -> Iterable[Messages]:
-        """Everybody hears everybody's keys."""
+        """Every party hears every party's keys."""
         self._check_receiver()
         self._listed = listed = self._tracker.answered.copy()
         m, all_keys = int(listed.sum()), self._all_keys(listed)
@@ -391,7 +391,7 @@ class AggregationServer(AggregationMachine):
         return self._make_key_messages(listed, fields)
 
     def _make_key_messages(self, receivers: Flags, fields: Mapping[str, Array]) -> Iterable[Messages]:
-        """Keys for those that the next stage asks, and for a receiver that is somebody else."""
+        """Keys for those that the next stage asks, and for a receiver that is another party."""
         out, size = [], self._crypto.public_bytes
         if self.terms.split:
             by_receiver = np.broadcast_to(self._receiver[:-1], (int(receivers.sum()), len(self._receiver) - 1))

@@ -40,7 +40,7 @@ class Stage(IntEnum):
     AGREEMENT = 4
     """Clients tell each other what the server says of who is in the sum."""
     VETO = 5
-    """Clients open whether anybody in the sum vetoes it; where they may."""
+    """Clients open whether any party in the sum vetoes it; where they may."""
     OPENING = 6
     """Clients open what protects the sum, and nothing else."""
 
@@ -144,7 +144,7 @@ class AggregationTerms:
     def check_rows(self, rows: NDArray[Any] | LazyArray, count: int, modulus: int | None) -> None:
         """Raises unless rows are vectors of so many clients; says nothing of their values.
 
-        The entries of rows that are not laid out are not looked at: whoever reads one of them checks it.
+        The entries of rows that are not laid out are not looked at: a party that reads one of them checks it.
 
         Raises:
             InputError: another shape or type, or an entry beyond the bound.
@@ -194,7 +194,7 @@ class SumPlan(ABC):
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
+        """SHA-256 of all that parties must agree on before a sum starts, except for the step."""
         return hashlib.sha256(self.label + b"terms" + self.terms.digest + self.agreed_bytes).digest()
 
     def context(self, step: Step) -> Context:

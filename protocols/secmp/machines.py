@@ -72,7 +72,7 @@ class SecMPDevices(StepwiseMachine):
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
-        setting: what everybody knows.
+        setting: what every party knows.
     """
 
     keeps: ClassVar[frozenset[str]] = frozenset({
@@ -198,7 +198,7 @@ class SecMPDevices(StepwiseMachine):
         table = np.zeros((*setting.tapes, len(setting.silos), setting.mu_width), dtype=copies.dtype)
         table[..., present, :] = np.take(copies, first, axis=self._axis)
         absent = np.setdiff1d(np.arange(len(setting.silos)), present)
-        table[..., absent, : setting.points] = np.arange(setting.points)  # nobody asked these: any points will do
+        table[..., absent, : setting.points] = np.arange(setting.points)  # no party asked these: any points will do
         slot, rounds = setting.slot(self.now), self._waiting[ROUNDS].copy()
         rounds[slot] = self.now.round
         self._waiting[_SLOTS[slot]], self._waiting[ROUNDS] = table, rounds
@@ -247,7 +247,7 @@ class SecMPDevices(StepwiseMachine):
 
 
 def _answers(way: Grouping, part: HostedRoute) -> Due:
-    """What comes from the silos of hosted groups that somebody sends to."""
+    """What comes from the silos of hosted groups that a party sends to."""
     groups = part.groups[part.asking]
     return Due(way.group_custodian[groups], way.group_owner[groups])
 
@@ -260,7 +260,7 @@ class SecMPSilos(StepwiseMachine):
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
-        setting: what everybody knows.
+        setting: what every party knows.
         draws: their coins.
         points: of every silo; None lets each draw its own.
     """
@@ -352,7 +352,7 @@ def _requests(route: Route, silos: Ids) -> Due:
 
 
 def _aggregates(way: Grouping, silos: Ids) -> Due:
-    """Sums of codes of all devices of some silos that somebody sends to."""
+    """Sums of codes of all devices of some silos that a party sends to."""
     asking = np.unique(way.target)
     owners, custodians = way.group_owner[asking], way.group_custodian[asking]
     mask = np.isin(custodians, silos)

@@ -219,16 +219,16 @@ HOP_LEAKS = (
         Role.SILO,
         {
             DataSecret.NODE_FEATURES: "sums are exact and overlap: a client subtracts those of different nodes from "
-            "each other, and whoever knows the graph solves the sums of several hops, which are sums of the same rows; "
-            "what that determines of single nodes' rows is read, whatever computes the sums"
+            "each other, and a party that knows the graph solves the sums of several hops, which are sums of the same "
+            "rows; what that determines of single nodes' rows is read, whatever computes the sums"
         },
         Circumstance.REPEATED_SUM,
     ),
     *leaks(
         Role.SILO,
         {
-            DataSecret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by whoever knows what rows look "
-            "like; rows that were mapped to a latent space first are dense, and the map is no secret"
+            DataSecret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by a party that knows what rows "
+            "look like; rows that were mapped to a latent space first are dense, and the map is no secret"
         },
         Circumstance.SPARSE_SUM,
     ),
@@ -288,7 +288,7 @@ def claim_of(
 
     Args:
         scheme: computes the hop sums.
-        averaging: adds up the models; one that promises nothing sends them in the clear.
+        averaging: adds up the models; one that promises nothing sends them in plaintext.
         clients: how many there are.
         hop_leaks: what exact sums tell a client, whatever computes them.
         pair: what two clients learn of each other's models, whatever adds them up.

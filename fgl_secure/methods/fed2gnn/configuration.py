@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Fed2GNN(Method):
     """Fed2GNN: clients rebuild the trees around their nodes from sums of features at other clients.
 
-    Schemes for models are those of the topology "server"; where none is named they are in the clear beside sums of
-    features in the clear, and under pairwise masking beside others.
+    Schemes for models are those of the topology "server"; where none is named they are in plaintext beside sums of
+    features in plaintext, and under pairwise masking beside others.
 
     Attributes:
         backbone: graph neural network.

@@ -32,7 +32,7 @@ class Neighbourhoods:
 
     Attributes:
         elements: float64 [e, K, w], x_m and r^1 to r^(K-1) of every pair of a node i and a neighbour m.
-        others: int64 [e], |N_m| - 1, the neighbours of m but for i.
+        others: int64 [e], |N_m| - 1, the neighbours of m except for i.
         first: int64 [s], where the elements of each set begin.
         size: int64 [s], how many elements each set has, from 1 to d.
     """

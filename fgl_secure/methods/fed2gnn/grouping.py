@@ -7,7 +7,8 @@ Every edge between clients draws one number that both its ends know. A node pick
 its client says so to the client of the other end, and an edge stays if both ends pick it. If each end kept what it
 picked, a node would hear of neighbours that do not hear of it, no graph would be left whose rooted trees are unfolded,
 and a node's own row could not be taken out of what it hears by the published formulas. So a node with few neighbours
-loses an edge only to one with more than d. And whoever hears nothing about an edge learns that its other end has more.
+loses an edge only to one with more than d. And a party that hears nothing about an edge learns that its other end has
+more.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def client_pairs(
         channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
         neighbours: int64 [2, m], nodes above the neighbours at other clients that their clients ask for; None asks
             for all.
-        minimum: least rows of a sum that the scheme computes. Nobody asks for a smaller one, and a node without a sum
+        minimum: least rows of a sum that the scheme computes. No party asks for a smaller one, and a node without a sum
             is one without neighbours at other clients.
 
     Raises:

@@ -16,7 +16,7 @@ lines 18 and 22 of Protocol 1. The same holds for eta and the neighbours at the 
 
 This needs that every m hears of i in turn. Where a scheme refuses small sums, or each client samples for itself, some
 do not. Nothing of i comes back from these, so N counts the others alone; and f^(k-2) has walks through them that are
-not in q, so whoever sends q subtracts their mu^(k-3) from it (`OwnPairs.one_sided`).
+not in q, so a party that sends q subtracts their mu^(k-3) from it (`OwnPairs.one_sided`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from fgl_secure.typing import Array, Floats, Ids
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """How large rows may get, which everybody knows: hop k is sent in units of first * growth^(k-1).
+    """How large rows may get, which every party knows: hop k is sent in units of first * growth^(k-1).
 
     Sums grow with every hop as numbers of neighbours do, and a scheme's bound does not. What clips rows or adds noise
     does so in the units that are sent.

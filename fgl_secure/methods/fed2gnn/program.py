@@ -434,7 +434,7 @@ def clients_of(
     Args:
         graph: who has what; every edge in both directions.
         schemes: of "neighbours", sums of hops, and of "server", models and the map to the latent space; what is not
-            there is in the clear.
+            there is in plaintext.
         preset: how to train.
         backbone: "gcn", "sage" or "dagnn".
         seed: of sampled neighbours, initial weights, dropout and decoders.

@@ -229,7 +229,7 @@ def recorded_round(
         graph: who has what.
         model: what the server handed out.
         batches: the nodes of each client's step.
-        scheme: how gradients are summed; None for in the clear.
+        scheme: how gradients are summed; None for in plaintext.
         noise: what clients add; None for nothing.
         seed: of the coins.
     """
@@ -325,7 +325,7 @@ def _pairs() -> RecordedRun:
 
 @cache
 def _smooth() -> RecordedRun:
-    """A round of GraphSAGE with two layers and softplus between them, one node a batch, in the clear."""
+    """A round of GraphSAGE with two layers and softplus between them, one node a batch, in plaintext."""
     graph = small_trees(TREE_SEED)
     return recorded_round(graph, fresh_model(graph, Convolution.SAGE), full_batches(graph, 1, 0))
 

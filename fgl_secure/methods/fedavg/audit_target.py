@@ -40,8 +40,8 @@ SUM_LEAKS = leaks(
     {
         DataSecret.LABEL: "the sum of the updates is exact and tells how often each label is trained on, by all "
         "clients together",
-        DataSecret.TRAINING_NODE: "whoever knows a node's features can tell from the sum whether some client trains on "
-        "it or next to it; whose node it is, the sum does not say",
+        DataSecret.TRAINING_NODE: "a party that knows a node's features can tell from the sum whether some client trains "
+        "on it or next to it; whose node it is, the sum does not say",
         DataSecret.NODE_FEATURES: "where the batches of all clients together are small, rows can be read from their "
         "sum",
     },
@@ -53,7 +53,7 @@ def claim_of(rule: UpdateRule, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        rule: how updates become their mean; in the clear it promises nothing.
+        rule: how updates become their mean; in plaintext it promises nothing.
         clients: how many there are.
     """
     inner = promises(rule.scheme, clients)
@@ -176,7 +176,7 @@ class FedAvgSubject(Subject):
         return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True))
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """One round in the clear, without noise."""
+        """One round in plaintext, without noise."""
         clear = Plaintext()
         return (self.brief(schemes={SERVER: clear}, name=clear.name, noise=None),)
 

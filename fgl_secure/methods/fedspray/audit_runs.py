@@ -150,7 +150,7 @@ class RoundSetting:
     def clients(
         self, graph: FederatedGraph, scheme: Scheme | None = None, channel: Channel | None = None
     ) -> tuple[OneProcess, tuple[FedSprayClient, ...]]:
-        """All clients at their start, as a process and one by one; over a channel that nobody reads unless given."""
+        """All clients at their start, as a process and one by one; over a channel that no party reads unless given."""
         adding, preset = scheme or Plaintext(), self._endless
         job = clients_of(graph, adding, preset, backbone=self.backbone, seed=self.seed, device=self.device)
         process = job.open(channel or Channel(hierarchy_of(graph), SimulationCoins(0)))
@@ -345,7 +345,7 @@ def recorded_rounds(
     Args:
         rounds: labelled nodes of each; the last one has them all.
         description: what was exchanged, in words.
-        make_sums: gives what adds rows up over a channel; in the clear unless given.
+        make_sums: gives what adds rows up over a channel; in plaintext unless given.
         suspects: what the server may know.
         loss: a network that loses messages.
         recording: what is kept; everything unless given.

@@ -335,7 +335,7 @@ class FedSprayClient(ChosenRounds):
         (mean, *means), figures = self.sum_parts(loss, parts, denominators)
         overwrite(self._shared_parameters, mean)
         result = np.stack(means)
-        # a class that nobody has a labelled node of keeps its own
+        # a class that no party has a labelled node of keeps its own
         self.class_proxies = np.where(np.isnan(result), self.class_proxies, result)
         return figures
 

@@ -84,7 +84,7 @@ class SeenModels:
 def _rule(
     graph: FederatedGraph, preset: FedStructPreset, features: str, seed: int
 ) -> Callable[[Ids, Ids], NDArray[Any]]:
-    """How clients compute features, for whoever has edges of the whole graph and who owns which node."""
+    """How clients compute features, for a party that has edges of the whole graph and who owns which node."""
 
     def compute(edges: Ids, owners: Ids) -> NDArray[np.float32]:
         blank = np.zeros((len(owners), 1), dtype=np.float32)
@@ -183,7 +183,7 @@ def _counted_run() -> RecordedRun:
 
 @cache
 def _hop_by_hop() -> RecordedRun:
-    """Sums over foreign neighbours in the clear."""
+    """Sums over foreign neighbours in plaintext."""
     preset = replace(_PRESET, epochs=1, hops=5)
     return recorded_structure(_scale_free(), preset, HopwiseExchange(Plaintext()), HOP2VEC, "reference, hopwise")
 

@@ -69,7 +69,7 @@ PUBLISHED = (
         f"{PAPER}, App. D.1",
     ),
 )
-"""What the paper promises of terms in the clear."""
+"""What the paper promises of terms in plaintext."""
 
 QUERIES_PUBLISHED = (
     Guarantee(
@@ -110,7 +110,7 @@ def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
             role,
             Circumstance.ANY,
             f"{who} learns how many clients contribute to each row of the gradient, and every client which rows are "
-            f"opened; those that fewer than {exchange.k_min} contribute to are opened by nobody",
+            f"opened; those that fewer than {exchange.k_min} contribute to are never opened",
         )
         parts.append(Claim((), (opening_leak,), ("clients and server follow the protocol",)))
     guarantees = tuple(item for part in parts for item in part.guarantees)
@@ -137,7 +137,7 @@ def _terms(scheme: Scheme | None, clients: int) -> Claim:
         Role.SERVER,
         Circumstance.ANY,
         "all parties learn about how many entries each client's rows of a power have, from the cells it asks for, and "
-        "a bound on degrees; nobody learns how many a single term has",
+        "a bound on degrees; no party learns how many a single term has",
     )
     return Claim(inner.guarantees, (*inner.leaks_by_design, edges, sizes), inner.assumptions)
 
@@ -252,7 +252,7 @@ SPLIT = (0.1, 0.1, 0.8)
 
 CLEAR = "plaintext"
 MASKING = PairwiseMasking()
-"""Adds up what is for the server wherever terms are not in the clear, unless a run says otherwise."""
+"""Adds up what is for the server wherever terms are not in plaintext, unless a run says otherwise."""
 
 OF_ROWS = (
     "pruning", "kept", "sharing", "delivery", "tau", "count_queries", "least_nodes", "pooled", "k_min"
@@ -312,7 +312,7 @@ class FedStructSubject(Subject):
         return self.brief(seed=seed, graph=self.graph.redealt(seed), models=SeenModels())
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """The whole training in the clear, for attacks read what clients hold in the end."""
+        """The whole training in plaintext, for attacks read what clients hold in the end."""
         exchange = self.exchange
         clear: Exchange = (
             HopwiseExchange(Plaintext())
@@ -353,7 +353,7 @@ def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
     Args:
         method: the choices.
         run: a scheme for "clients" or one for "neighbours", and perhaps one for "server"; the server's sums are masked
-            unless terms are in the clear.
+            unless terms are in plaintext.
 
     Raises:
         InputError: there are both, or neither.

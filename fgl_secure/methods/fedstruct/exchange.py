@@ -124,7 +124,7 @@ class Search:
         return np.bincount((bins - (self.prefix << DIGIT_BITS))[inside], minlength=BINS).astype(np.int64)
 
     def after(self, total: Ids, count: int) -> Search:
-        """The part of whoever gets the sum of all histograms: one digit further.
+        """The part of a party that gets the sum of all histograms: one digit further.
 
         Args:
             total: int64 [BINS].
@@ -287,7 +287,7 @@ class RowExchange:
 
 @dataclass(frozen=True, slots=True)
 class HopwiseExchange:
-    """Nobody holds rows of a power: embeddings travel hop by hop.
+    """No party holds rows of a power: embeddings travel hop by hop.
 
     Attributes:
         sums: computes sums over foreign neighbours.
@@ -309,7 +309,7 @@ class NoExchange:
 
     @property
     def schemes(self) -> dict[str, Scheme]:
-        """In the clear."""
+        """In plaintext."""
         return {SERVER: Plaintext()}
 
 

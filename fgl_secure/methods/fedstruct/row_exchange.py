@@ -2,7 +2,7 @@
 
 Client i ends with its own rows of A^^L, where A^ = D~^-1 (A + I). For each hop, client k computes its term
 B_ik = A~_k^[i] (A^^(l-1))^[k] from the edges between i's nodes and its own, which both know, and from its rows of the
-power before; client i adds the terms up and divides by its degrees. In the clear every client sends its term to i. Else
+power before; client i adds the terms up and divides by its degrees. In plaintext every client sends its term to i. Else
 i asks for room, and gets the sum of the terms as vectors (`sketched_terms`) that are added up under a scheme.
 """
 
@@ -209,7 +209,7 @@ class SummedTerms(TermSums):
 
     A sketch of the sum is the sum of the sketches, and the receiver reads nothing from it but the sum. It asks for a
     number of cells; where the sum has more entries it asks again for twice as many, and where a dense matrix is smaller
-    it asks for that. So all parties learn about how many entries the sum has, and nobody learns how many a term has.
+    it asks for that. So all parties learn about how many entries the sum has, and no party learns how many a term has.
 
     Seeds of tables are public and follow from hop, attempt and receiver, so that a round is the same when it is run
     again: a table hides nothing, and a graph that happens to collide under one seed is read under the next.

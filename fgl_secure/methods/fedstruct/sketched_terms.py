@@ -1,4 +1,4 @@
-"""Terms of FedStruct's exchange (App. D) as vectors of integers: what sender and receiver compute, whoever adds up.
+"""Terms of FedStruct's exchange (App. D) as vectors of integers: what sender and receiver compute.
 
 Entries in fixed point go into a linear sketch whose size the receiver asks for, or into a dense vector where that is
 smaller; the receiver reads the sum of all terms from the sum of the vectors, and nothing else.

@@ -36,7 +36,8 @@ STRUCTURE_SUM = "structure gradient sum"
 """What the server is left with of the gradients of structure: the sum float64 [1, n d], row after row."""
 
 CONTRIBUTORS = "contributors"
-"""What whoever is entitled to a sum of rows learns beside it: how many clients contribute to each, int64 [1, n]."""
+"""What a party that is entitled to a sum of rows learns beside it: how many clients contribute to each, int64 [1,
+n]."""
 
 Rows = NDArray[np.floating[Any]]
 

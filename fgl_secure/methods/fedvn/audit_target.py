@@ -113,7 +113,7 @@ def recorded_rounds(setting: TrainingSetting, scheme: Scheme, label: str, text: 
 
 
 def _recording_under(scheme: Scheme, rounds: int = ROUNDS) -> Recording:
-    """What attacks read of so many first rounds: in the clear nothing but the summands."""
+    """What attacks read of so many first rounds: in plaintext nothing but the summands."""
     return Recording(RecordingLevel.EVERYTHING, rounds, frozenset({Phase.VECTORS}) if scheme.takes_reals else None)
 
 
@@ -256,7 +256,7 @@ def claim_of(scheme: Scheme, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        scheme: how summands are added up; one that promises nothing sends them in the clear.
+        scheme: how summands are added up; one that promises nothing sends them in plaintext.
         clients: how many there are.
     """
     inner = promises(scheme, clients)
@@ -318,7 +318,7 @@ class FedVNSubject(Subject):
 
     @property
     def recording(self) -> Recording:
-        """Everything of these rounds, and in the clear the summands."""
+        """Everything of these rounds, and in plaintext the summands."""
         return _recording_under(self.schemes[SERVER])
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:

@@ -91,7 +91,7 @@ class GraphStore:
     """
 
     def __init__(self, sets: GraphSet, device: torch.device | None = None, types: int | None = None) -> None:
-        # Has PyTorch say here, where nobody hears it, that its CSR tensors are in beta state: it says so only once.
+        # Has PyTorch say here, where no party hears it, that its CSR tensors are in beta state: it says so only once.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
             torch.zeros(1, 1).to_sparse_csr()

@@ -32,7 +32,7 @@ def decoupling_loss(virtual: torch.Tensor, floor: float = 1e-12) -> torch.Tensor
 
 
 def contrast_loss(sums: torch.Tensor, local: torch.Tensor, global_rows: torch.Tensor, tau: float) -> torch.Tensor:
-    """Score-contrastive loss (Eq. 8): graphs' scores near their client's, and away from everybody's.
+    """Score-contrastive loss (Eq. 8): graphs' scores near their client's, and away from every party's.
 
     Args:
         sums: the sums of the score vectors of each graph's nodes, float32 [b, M].

@@ -53,7 +53,7 @@ FIRST_SCORE = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientGraphs:
-    """What a client has, and what everybody knows of all graphs.
+    """What a client has, and what every party knows of all graphs.
 
     Attributes:
         own: its graphs.
@@ -71,7 +71,7 @@ class ClientGraphs:
 
     @staticmethod
     def share_of(sets: GraphSet, client: int) -> Silo:
-        """Cuts what a client has out of a set, where somebody has all of it: for simulations and for tests."""
+        """Cuts what a client has out of a set, where a party has all of it: for simulations and for tests."""
         graphs = sets.only(client)
         bonds = {} if graphs.edge_types is None else {"bonds": graphs.edge_types}
         known = np.array([sets.num_graphs, types_of(sets), bond_types_of(sets)], dtype=np.int64)

@@ -73,7 +73,7 @@ class _Silence:
     """A network in which nothing that silent devices send arrives.
 
     Attributes:
-        by_round: int64 [rounds, k], identifiers of silent devices; others for nobody.
+        by_round: int64 [rounds, k], identifiers of silent devices; others for no party.
     """
 
     by_round: Ids = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
@@ -298,8 +298,8 @@ def drop_out_run(
     """The same rows summed in several rounds, in each of which a device sends or does not.
 
     Rows are features projected to 16 columns of magnitude up to 1 by a random matrix. Observers note who took part in
-    their sums: devices see whom they hear from, and whoever sees who is on-line and knows a device's neighbours knows
-    it as well.
+    their sums: devices see whom they hear from, and a party that sees who is on-line and knows a device's neighbours
+    knows it as well.
 
     Args:
         scheme: how sums are computed.
@@ -373,7 +373,7 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     channel = Channel(parties, SimulationCoins(seed), recording, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
     partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])
-    # int64 [rounds, 2]: devices that are silent in each round, -1 for nobody; nobody in the first.
+    # int64 [rounds, 2]: devices that are silent in each round, -1 for no party; no party in the first.
     silo_of = graph.silo_of
     result, taken = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
     crossing = partners[:, silo_of[partners[0]] != silo_of[partners[1]]]

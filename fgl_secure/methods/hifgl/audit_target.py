@@ -64,7 +64,7 @@ class _CanaryScores:
 
 @dataclass(frozen=True, slots=True)
 class _Stars:
-    """Stars that touch nobody else: one sender, its targets, and the other senders of each target.
+    """Stars that touch no other party: one sender, its targets, and the other senders of each target.
 
     Attributes:
         count: how many stars.
@@ -337,7 +337,7 @@ class HiFGLSubject(Subject):
         return self.brief(seed=seed, graph=graph, message_graph=received, redealt=redealt)
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """One round with every message in the clear, without noise."""
+        """One round with every message in plaintext, without noise."""
         return tuple(self.brief(**item, noisy=None, redealt=None) for item in in_the_clear(self.graph.num_silos))
 
 

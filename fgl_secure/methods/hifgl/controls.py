@@ -126,11 +126,11 @@ UNCONFIRMED = RelayCoded(k_min=1, max_degree=64, roles=Roles(silos=_HastySilos))
 
 
 OF_OWN_SILOS = RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=64, cryptography=_UnmixedCryptography)
-"""What relays see of the graph where silos don't mix, and everybody may have all neighbours as partners."""
+"""What relays see of the graph where silos don't mix, and every party may have all neighbours as partners."""
 
 
 def _gradient_run(graph: FederatedGraph, seed: int) -> RecordedRun:
-    """Gradients of a one-layer graph convolution as every device computes and sends them: in the clear, to its silo."""
+    """Gradients of a one-layer graph convolution as every device computes and sends them: in plaintext, to its silo."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
     send_gradients(channel, graph, seed)
     truth, text = (MessageTruth.of(channel.transcript, graph), f"gradients of {graph.num_devices} devices, one layer")

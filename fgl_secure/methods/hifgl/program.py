@@ -325,7 +325,7 @@ def silos_of(
     Args:
         graph: who has what.
         schemes: by topology, or one for neighbours' rows. What devices hand to their silo goes under the scheme of
-            neighbours unless it has one of its own; what is left is in the clear.
+            neighbours unless it has one of its own; what is left is in plaintext.
         preset: how to train.
         backbone: a name of `fgl_secure.backbones`.
         seed: of initial weights and dropout.

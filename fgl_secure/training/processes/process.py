@@ -334,7 +334,7 @@ class SealedParty:
         """One turn.
 
         Args:
-            post: by sender, what it sent; the first turn finds nothing, the second everybody's key.
+            post: by sender, what it sent; the first turn finds nothing, the second every party's key.
 
         Returns:
             By receiver, what leaves.

@@ -1,8 +1,8 @@
-"""Sums of all silos as part of a program: for everybody, or for one silo that hides the sum from the server.
+"""Sums of all silos as part of a program: for every party, or for one silo that hides the sum from the server.
 
 A sum is machines of a scheme, one for each silo that has a part in it and one for the server, whose messages travel as
 parcels. The server says when it has nothing more to do in a sum, so that all silos go on at one time; a sum for
-everybody it tells them then.
+every party it tells them then.
 
 No scheme keeps a server from sending one silo another result than the rest. With a range that only one silo gets, or a
 false mean that stops the others' gradients, the next sum would be a single silo's vector. So every silo keeps a digest
@@ -49,10 +49,10 @@ EVERYBODY = -1
 UNBOUNDED = -1
 OPENING = Phase.CAPACITIES
 """Silos say which sums they are about to take part in: number, length, bound and receiver of each; and of one for
-everybody the parts of which the server tells quotients, how large entries must be where it tells no more than that
+every party the parts of which the server tells quotients, how large entries must be where it tells no more than that
 they are, and which entries are digits."""
 DONE = Phase.VECTOR_SUMS
-"""The server says that it is done with a sum; one for everybody goes with it."""
+"""The server says that it is done with a sum; one for every party goes with it."""
 CONFIRMATION = Phase.ROSTERS
 """A silo confirms to another one which results it got and which sums it opens, as a digest."""
 _DIGEST_BYTES = 32
@@ -463,7 +463,7 @@ class SumServer:
 
 
 def _checked_digits(digits: Array, rows: Array) -> Digits:
-    """Which entries of the one sum that is opened, for everybody, are digits."""
+    """Which entries of the one sum that is opened, for every party, are digits."""
     result = Digits(*digits.tolist())
     if result == NO_DIGITS:
         return result
@@ -474,7 +474,7 @@ def _checked_digits(digits: Array, rows: Array) -> Digits:
 
 
 def deliver_posts(posts: Mapping[int, Mapping[int, bytes]], server: SumServer) -> dict[int, dict[int, bytes]]:
-    """What a mailbox does in one turn: hands the server what is for it, and everybody what is for them.
+    """What a mailbox does in one turn: hands the server what is for it, and every party what is for them.
 
     Args:
         posts: by sender, what left.

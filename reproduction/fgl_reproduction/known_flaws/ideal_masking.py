@@ -32,7 +32,7 @@ class IdealCryptography(Cryptography):
     and the sum; the mask of a name is drawn when the name is first used, by one of its owners, and noted as known to
     the other; a box is a number, and what it held is noted as known to the party that gets it opened. So a
     coalition's view has everything that its members know. Short numbers keep views narrow. Public keys are enough for
-    two to agree, whatever the agreement: an ideal key is hidden from everybody else, and has nothing to be wrapped.
+    two to agree, whatever the agreement: an ideal key is hidden from every other party, and has nothing to be wrapped.
 
     Args:
         source: coins, those of all tapes at once under enumeration.
@@ -72,7 +72,7 @@ class IdealCryptography(Cryptography):
         return secret[-self.public_bytes :]
 
     def usable(self, public: bytes) -> bool:
-        """Whether it was given to somebody."""
+        """Whether it was given to a party."""
         return int.from_bytes(public) < len(self._owners)
 
     def agree(

@@ -112,7 +112,7 @@ def baseline_of(
         graph: who has what; every edge in both directions.
         baseline: who sees which edges.
         preset: how to train.
-        scheme: of what clients send the server; in the clear by default.
+        scheme: of what clients send the server; in plaintext by default.
         backbone: "gcn", "sage" or "dagnn".
         seed: of initial weights and dropout.
         device: where model compute runs.

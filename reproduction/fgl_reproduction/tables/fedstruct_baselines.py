@@ -112,7 +112,7 @@ class BaselineClient(FedStructClient):
         return len(self.silo.nodes) / facts.nodes
 
     def _take(self, theta: Array) -> None:
-        """Goes on with the mean over clients, but for LayerNorms that stay."""
+        """Goes on with the mean over clients, except for LayerNorms that stay."""
         modules = self.model.models.modules() if self._own_ends else ()
         staying = {id(leaf) for module in modules if isinstance(module, nn.LayerNorm) for leaf in module.parameters()}
         with torch.no_grad():

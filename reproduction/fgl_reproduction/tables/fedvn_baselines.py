@@ -323,7 +323,7 @@ def structure_of(sets: GraphSet) -> Floats:
 class StructuredEncoder(nn.Module):
     """Node embeddings of FedStar: layers that hear features and what a structure encoder makes of the layer before.
 
-    The layers are those of the other lines of the table, but for their input.
+    The layers are those of the other lines of the table, except for their input.
 
     Args:
         inputs: features of a node, the constant one included.

@@ -236,7 +236,7 @@ def framework_job(
         preset: how to train.
         backbone: a name of `fgl_secure.backbones`.
         seed: of initial weights and dropout.
-        scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in the clear by
+        scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in plaintext by
             default.
         device: where model compute runs; the CPU by default.
         kind: makes a silo's program, where models are not tested on all edges; `HiFGLUnderAveraging` unless given.

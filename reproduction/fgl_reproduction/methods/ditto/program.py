@@ -2,7 +2,8 @@
 
 In each round a client gets the common model w, takes part in federated averaging from there, and takes steps on
 F(v) + lambda / 2 |v - w|^2, where F is its own loss: along grad F(v) + lambda (v - w). It predicts with v,
-which no other party ever gets; it sends what it sends in federated averaging, to the bit, but for counts that are v's.
+which no other party ever gets; it sends what it sends in federated averaging, to the bit, except for counts that are
+v's.
 """
 
 from __future__ import annotations

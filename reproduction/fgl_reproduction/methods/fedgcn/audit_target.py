@@ -40,7 +40,7 @@ ONE_HOP = (
         Role.SILO,
         Circumstance.SPARSE_SUM,
         "features are summed as they are but for a factor each: a sum of a few sparse rows can be taken apart by "
-        "whoever knows what rows look like",
+        "a party that knows what rows look like",
     ),
     Leak(
         Secret.FOREIGN_NODE,

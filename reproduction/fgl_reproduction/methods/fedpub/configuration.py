@@ -21,7 +21,7 @@ class FedPub(Method):
     """FED-PUB: each client masks weights that are averaged for it alone, by how alike clients' models behave.
 
     A scheme for "clients" computes each client's average; one for "server" adds up losses and counts of right answers,
-    in the clear beside averages in the clear and under pairwise masking beside others, unless it is named.
+    in plaintext beside averages in plaintext and under pairwise masking beside others, unless it is named.
 
     Attributes:
         preset: "honest" or "paper".

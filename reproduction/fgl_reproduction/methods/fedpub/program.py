@@ -238,7 +238,7 @@ def similar(embeddings: NDArray[np.float64], temperature: float) -> Floats:
 
 
 LEAST = 3
-"""Clients, where sums are not in the clear: with two, the sum of the others is one model."""
+"""Clients, where sums are not in plaintext: with two, the sum of the others is one model."""
 
 
 def clients_of(
@@ -253,7 +253,7 @@ def clients_of(
 
     Args:
         graph: who has what; edges between clients go unused.
-        schemes: of "clients", averages, and of "server", figures; what is not there is in the clear.
+        schemes: of "clients", averages, and of "server", figures; what is not there is in plaintext.
         preset: how to train.
         seed: of initial weights, of the public graph and of dropout.
         device: where model compute runs; the CPU by default.

@@ -72,7 +72,7 @@ TOLD = (
         "embeddings are made of a node's row and its neighbours': those of neighbours are alike",
     ),
 )
-"""What clients tell each other in the clear under every scheme."""
+"""What clients tell each other in plaintext under every scheme."""
 
 GRADIENTS_IN_THE_CLEAR = (
     Leak(
@@ -121,7 +121,7 @@ def claim_of(gradients: Scheme, averaging: Scheme, clients: int) -> Claim:
 
     Args:
         gradients: adds up gradients of generators.
-        averaging: adds up models; of either, one that promises nothing sends in the clear.
+        averaging: adds up models; of either, one that promises nothing sends in plaintext.
         clients: how many there are.
     """
     return Claim((), TOLD, ()).join(_gradients(gradients, clients)).join(_models(averaging, clients))

@@ -3,7 +3,7 @@
 Each client first learns a generator alone. In the rounds after that it sends all others its generator of features and
 what it generates from, embeddings under noise; each of them works out how the generated rows should change to be nearer
 to its own nodes, as a gradient of the generator's parameters, and the sum of these gradients goes to the client (4.3).
-Published is that the server passes all of it on in the clear; here the sum of gradients is one collective, under any
+Published is that the server passes all of it on in plaintext; here the sum of gradients is one collective, under any
 scheme for clients. Then every client mends its graph, and GraphSAGE models are averaged on the mended graphs.
 """
 
@@ -182,7 +182,7 @@ def clients_of(
 
     Args:
         graph: who has what; edges between clients go unused.
-        schemes: of "clients", gradients of generators, and of "server", models; what is not there is in the clear.
+        schemes: of "clients", gradients of generators, and of "server", models; what is not there is in plaintext.
         preset: how to train.
         backbone: of the classifier: "gcn", "sage" or "dagnn".
         seed: of initial weights, hidden nodes, noise and dropout.

@@ -73,7 +73,7 @@ def claim_of(scheme: Scheme, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        scheme: adds up structure encoders; one that promises nothing sends them in the clear.
+        scheme: adds up structure encoders; one that promises nothing sends them in plaintext.
         clients: how many there are.
     """
     inner, pair = promises(scheme, clients), PAIR_LEAKS if clients == 2 else ()

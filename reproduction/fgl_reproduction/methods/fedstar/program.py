@@ -59,8 +59,8 @@ class FedStarPreset(AveragedPreset):
 
 
 _PUBLISHED = FedStarPreset("paper", hidden=64, epochs=200, learning_rate=1e-3, weight_decay=5e-4)
-"""The defaults of the public code, but for batches of 128 graphs: a client has one graph here, and takes a step on it.
-There the model after the last round is scored; here validation nodes choose the round, in both presets."""
+"""The defaults of the public code, except for batches of 128 graphs: a client has one graph here, and takes a step on
+it. There the model after the last round is scored; here validation nodes choose the round, in both presets."""
 
 HONEST = replace(_PUBLISHED, name="honest", learning_rate=0.003)
 """The rate is chosen among .001, .003 and .01 on validation nodes (Cora, ten clients by Louvain, seed 0)."""

@@ -148,7 +148,7 @@ class HopSubject(Subject):
         yield RecordedRun(self.name, what, TRAINING, public, transcript, (truth,))
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """One round per stage with every message in the clear, without noise."""
+        """One round per stage with every message in plaintext, without noise."""
         ways = in_the_clear(self.graph.num_silos)
         return tuple(
             self.brief(
