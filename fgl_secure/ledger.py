@@ -191,7 +191,7 @@ def complete_runs(runs: Sequence[Run], ledger: RunLedger, watch: Watch | None = 
         if seconds > _LONG:
             gc.collect()  # what a run trained with refers to itself, and may be gigabytes when the next one begins
         entry = ledger.add(run.key, result, seconds)
-        watch.on_finish(entry, run.name, _rest(waiting, runs, ledger))
+        watch.on_finish(entry, run.name, _remaining_time(waiting, runs, ledger))
     watch.on_start(len(runs), len(runs), "")
     entries = [ledger.find(run.key) for run in runs]
     return [entry for entry in entries if entry is not None]
@@ -220,7 +220,7 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _rest(waiting: Sequence[Run], runs: Sequence[Run], ledger: RunLedger) -> str:
+def _remaining_time(waiting: Sequence[Run], runs: Sequence[Run], ledger: RunLedger) -> str:
     """How many of the runs are done, and how long the others take at the pace of those most like them."""
     taken = [(run.like, entry.seconds) for run in runs if (entry := ledger.find(run.key)) is not None]
     left = sum(_expected_seconds(run.like, taken) for run in waiting)

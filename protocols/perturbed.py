@@ -316,7 +316,7 @@ class Noisy(SumMachine):
         self._budget.check()
         sources = self._sources[step.direction]
         noise = self._settings.noise.sample(self._draws.coins, (len(sources.row), rows.shape[1]))
-        self._inner.begin(step, self._noisy(rows, sources.row, noise))  # a step that it refuses costs nothing
+        self._inner.begin(step, self._with_noise(rows, sources.row, noise))  # a step that it refuses costs nothing
         self._budget.spend()
         self._spent += 1
         self._draws.note_coins("noise", sources.owner, noise, step)
@@ -356,7 +356,7 @@ class Noisy(SumMachine):
         """The inner machine's."""
         return self._inner.contributors
 
-    def _noisy(self, rows: NDArray[Any], source: Ids, noise: Ids) -> NDArray[Any]:
+    def _with_noise(self, rows: NDArray[Any], source: Ids, noise: Ids) -> NDArray[Any]:
         """One row a message, as the inner scheme sums them."""
         bits, encoding = self._settings.fraction_bits, self._encoding
         if encoding is None or encoding.field is None:

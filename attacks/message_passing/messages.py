@@ -259,11 +259,11 @@ class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
             return None
         last = layers[max(layers)][-1]
         bias = np.asarray(last.payload)
-        losing = bias.any(axis=1)
+        has_loss = bias.any(axis=1)
         read = {layer: _rows(batches[0], batches[-1]) for layer, batches in layers.items() if len(batches) > 1}
         return _GradientGuess(
-            last.senders[losing],
-            bias[losing].argmin(axis=1).astype(np.int64),
+            last.senders[has_loss],
+            bias[has_loss].argmin(axis=1).astype(np.int64),
             {layer: devices for layer, (devices, _) in read.items()},
             {layer: rows for layer, (_, rows) in read.items()},
         )

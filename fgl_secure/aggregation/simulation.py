@@ -41,7 +41,7 @@ class ClientUpdates(Mapping[int, Arrays]):
         self._makers, in_memory = dict[int, UpdateFactory](), dict[int, Any]()
         for index, item in updates.items():
             with _naming(index):
-                if _makes(item):
+                if _is_factory(item):
                     self._makers[index] = item
                 else:
                     in_memory[index] = item
@@ -81,7 +81,7 @@ def _naming(index: int) -> Iterator[None]:
         raise kind(f"client {index}: {error}") from error
 
 
-def _makes(item: Tree | UpdateFactory) -> TypeGuard[UpdateFactory]:
+def _is_factory(item: Tree | UpdateFactory) -> TypeGuard[UpdateFactory]:
     """Return whether a value makes a mapping; models are callable, and make none.
 
     Raises:

@@ -85,15 +85,15 @@ def _deliver(
     """Prints findings, and then writes them: a full disk takes nothing from a reader, and a full pipe no file."""
     from fgl_secure.auditing.report import write_files
 
-    unsaid = None
+    output_error = None
     try:
         say(text())
     except OutputError as error:
-        unsaid = error
+        output_error = error
     paths = write(options.out)
     write_files(options.out, {RUN_FILE: run_file(options, names)})
-    if unsaid is not None:
-        raise unsaid
+    if output_error is not None:
+        raise output_error
     if not options.json:
         others = ", ".join(dict.fromkeys(path.suffix for path in paths[1:]))
         say(f"written: {paths[0]}, {others}; {RUN_FILE} repeats it")

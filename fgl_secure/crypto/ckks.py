@@ -427,7 +427,7 @@ class ReceiverKey:
 
     def _coefficients(self, data: bytes) -> Integers:
         """int64 [N], unscaled; the noise doesn't leave this function."""
-        parameters, noisy = self.parameters, self._noisy(load_ciphertext(data, self.public).cipher)
+        parameters, noisy = self.parameters, self._decrypt_noisy(load_ciphertext(data, self.public).cipher)
         rounded: Integers = (noisy + parameters.scale // 2) // parameters.scale
         near = np.abs(noisy - rounded * parameters.scale) <= parameters.noise
         if not (near & (np.abs(rounded) <= parameters.magnitude)).all():
@@ -437,7 +437,7 @@ class ReceiverKey:
             )
         return rounded
 
-    def _noisy(self, cipher: Any) -> Integers:
+    def _decrypt_noisy(self, cipher: Any) -> Integers:
         """int64 [N]: scaled coefficients with their noise.
 
         SEAL hands plaintexts out as NTTs; added to a ciphertext of zero they can be transformed back.

@@ -274,8 +274,8 @@ def compare(
     left += refused
     if not lines:
         raise InputError(f"data must fit some method; {left[-1].name} and all others don't: {left[-1].reason}")
-    described = {key: value for key, value in known[seeds[0]].items() if key != "digest"}
-    run = {**described, "seeds": list(seeds), "epochs": epochs, "schemes": list(schemes), "attacks": list(attacks),
+    facts = {key: value for key, value in known[seeds[0]].items() if key != "digest"}
+    run = {**facts, "seeds": list(seeds), "epochs": epochs, "schemes": list(schemes), "attacks": list(attacks),
            "version": __version__, "command": command}  # fmt: skip
     return MethodComparison(run, tuple(lines), tuple(left))
 

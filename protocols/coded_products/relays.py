@@ -250,14 +250,14 @@ class ProductRelays(CheckpointedMachine):
 
     def _deal(self) -> list[Messages]:
         """The first relay of every set draws its key and tells the others of it."""
-        led_sets = [n for n, item in enumerate(self._sets) if int(self._plan.relays[item[0]]) in self.parties]
-        dealers = np.array([self._plan.relays[self._sets[n][0]] for n in led_sets], dtype=np.int64)
-        if not led_sets or not self._crypto.keys.keyed:
+        own_sets = [n for n, item in enumerate(self._sets) if int(self._plan.relays[item[0]]) in self.parties]
+        dealers = np.array([self._plan.relays[self._sets[n][0]] for n in own_sets], dtype=np.int64)
+        if not own_sets or not self._crypto.keys.keyed:
             return []
         keys = self._crypto.draw_keys(self._draws, dealers)
-        self._set_keys[led_sets] = keys
-        self._has_key[led_sets, [self._sets[n][0] for n in led_sets]] = True
-        to = [(place, n, j) for place, n in enumerate(led_sets) for j in self._sets[n][1:]]
+        self._set_keys[own_sets] = keys
+        self._has_key[own_sets, [self._sets[n][0] for n in own_sets]] = True
+        to = [(place, n, j) for place, n in enumerate(own_sets) for j in self._sets[n][1:]]
         rows, set_numbers, others = (np.array(item, dtype=np.int64) for item in zip(*to, strict=True))
         fields: dict[str, Array] = {names.KEY: keys[rows], names.SET: set_numbers.astype(np.uint32)}
         size = KEY_BYTES + 4 + AUTHENTICATION_BYTES

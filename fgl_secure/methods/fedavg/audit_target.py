@@ -40,8 +40,8 @@ SUM_LEAKS = leaks(
     {
         DataSecret.LABEL: "the sum of the updates is exact and tells how often each label is trained on, by all "
         "clients together",
-        DataSecret.TRAINING_NODE: "a party that knows a node's features can tell from the sum whether some client trains "
-        "on it or next to it; whose node it is, the sum does not say",
+        DataSecret.TRAINING_NODE: "a party that knows a node's features can tell from the sum whether some client "
+        "trains on it or next to it; whose node it is, the sum does not say",
         DataSecret.NODE_FEATURES: "where the batches of all clients together are small, rows can be read from their "
         "sum",
     },

@@ -162,7 +162,7 @@ LEAST_GROWTH, DAMPING = 1.15, 0.75
 """A receiver asks for at least so much more than it had last time; and rows fill up, so that growth slows down."""
 
 
-def _room_for(before: tuple[int, int] | None, rows: int, most_a_row: int | None) -> int:
+def _reserve_entries(before: tuple[int, int] | None, rows: int, most_a_row: int | None) -> int:
     """Entries that a receiver asks room for: as many as the last growth leads to, with a quarter to spare.
 
     Args:
@@ -232,7 +232,7 @@ class SummedTerms(TermSums):
         """All clients' sums side by side, until each has read its own."""
         me, result = self._comm.silo.silo, sparse.csr_array((self._sizes[self._comm.silo.silo], self._nodes))
         units = {i: _in_fixed_point(part, self.bits(i)) for i, part in terms.items()}
-        room = _room_for(self.entries, self._sizes[me], self._most)
+        room = _reserve_entries(self.entries, self._sizes[me], self._most)
         for attempt in range(ATTEMPTS):
             capacities = self._exchange_room(room, hop, attempt)
             plans = {

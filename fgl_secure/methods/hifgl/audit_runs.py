@@ -375,14 +375,14 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
     partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])
     # int64 [rounds, 2]: devices that are silent in each round, -1 for no party; no party in the first.
     silo_of = graph.silo_of
-    result, taken = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
+    result, is_used = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
     crossing = partners[:, silo_of[partners[0]] != silo_of[partners[1]]]
     for one, other in rng.permutation(crossing.T).tolist():
         if len(result) == pairs:
             break
-        if not taken[[one, other]].any():
-            taken[[one, other]] = True
-            taken[partners[1, np.isin(partners[0], [one, other])]] = True
+        if not is_used[[one, other]].any():
+            is_used[[one, other]] = True
+            is_used[partners[1, np.isin(partners[0], [one, other])]] = True
             result.append((one, other))
     ones, others = np.array(result, dtype=np.int64).reshape(-1, 2).T
     no_device = np.full(2 * len(result), -1)
