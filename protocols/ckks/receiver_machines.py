@@ -334,10 +334,8 @@ class KeyReceiver(AggregationMachine):
             waiting, self._ciphertexts = self._ciphertexts, ()
             self._sums = self._pair.decrypt(waiting, self.terms.length)[None]
             self._used_up()
-            self._forwarded &= {
-                *self.terms.clients[self._included].tolist(),
-                self.terms.server,
-            }  # others may lack the key
+            # Others may lack the key.
+            self._forwarded &= {*self.terms.clients[self._included].tolist(), self.terms.server}
             self._step = None
         return ()
 

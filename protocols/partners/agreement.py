@@ -59,7 +59,7 @@ def outcome(grouping: Grouping, machine: PartnerDevices) -> Partners:
         grouping: the neighbours of each device, as the devices were given it.
         machine: of the devices; the agreement is over.
     """
-    table = _PartnerTable.of(machine)
+    table = _PairTable.of(machine)
     ends = _with_aliases(grouping, table.owners[table.far], table.others[table.far])
     places = np.argsort(ends.row_owner), np.argsort(ends.group_owner)
     one_sided, two_sided = table.partner_rows < 0, table.partner_rows >= 0
@@ -94,7 +94,7 @@ def _have_enough(ends: Ids, counted: Flags, foreign: Flags | None, machine: Part
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _PartnerTable:
+class _PairTable:
     """The partners of hosted devices, a row each; see `Tallies`.
 
     Attributes:
@@ -116,33 +116,23 @@ class _PartnerTable:
     foreign: Flags | None
 
     @classmethod
-    def of(cls, machine: PartnerDevices) -> _PartnerTable:
+    def of(cls, machine: PartnerDevices) -> _PairTable:
         """Return those partners that both ends have, as far as they are hosted."""
         tallies = machine.tallies
-        reporting = np.flatnonzero(tallies.has_reported)
-        owners, tickets, others = (
-            tallies.owners[reporting],
-            tallies.tickets[reporting],
-            tallies.others[reporting].copy(),
-        )
-        distant = tickets != NOBODY
-        partner_rows = _find_other_ends(np.where(distant, tickets, _pair_keys(owners, others)), distant)
-        hosted = np.where(distant, partner_rows >= 0, np.isin(others, machine.parties))
-        others[distant] = np.where(
-            partner_rows[distant] >= 0,
-            owners[partner_rows[distant]],
-            FIRST_ALIAS + np.arange(np.count_nonzero(distant)),
-        )
+        active = np.flatnonzero(tallies.has_reported)
+        owners, tickets, others = (tallies.owners[active], tallies.tickets[active], tallies.others[active].copy())
+        far = tickets != NOBODY
+        rows = _find_other_ends(np.where(far, tickets, _pair_keys(owners, others)), far)
+        hosted = np.where(far, rows >= 0, np.isin(others, machine.parties))
+        others[far] = np.where(rows[far] >= 0, owners[rows[far]], FIRST_ALIAS + np.arange(np.count_nonzero(far)))
         if np.isin(machine.links.others, machine.parties).all():
             hosted[:] = True  # no party is elsewhere: an end without another is left over from what was lost
-        complete = ~hosted | (partner_rows >= 0)
+        complete = ~hosted | (rows >= 0)
         shift = np.cumsum(complete) - 1
-        partner_rows = np.where(partner_rows >= 0, shift[partner_rows], NOBODY)[complete]
-        reports = tallies.reports[reporting][complete]
-        foreign = None if tallies.foreign is None else tallies.foreign[reporting][complete]
-        return cls(
-            owners[complete], others[complete], tickets[complete], distant[complete], partner_rows, reports, foreign
-        )
+        rows = np.where(rows >= 0, shift[rows], NOBODY)[complete]
+        reports = tallies.reports[active][complete]
+        foreign = None if tallies.foreign is None else tallies.foreign[active][complete]
+        return cls(owners[complete], others[complete], tickets[complete], far[complete], rows, reports, foreign)
 
 
 def _pair_keys(one: Ids, other: Ids) -> Ids:
@@ -172,7 +162,7 @@ def _with_aliases(grouping: Grouping, owners: Ids, others: Ids) -> Grouping:
     )
 
 
-def _list_routes(machine: PartnerDevices, table: _PartnerTable) -> Ids:
+def _list_routes(machine: PartnerDevices, table: _PairTable) -> Ids:
     """Return the table of `Circuits`: the routes at hosted devices, without ends that are no partner's."""
     others = {
         (owner, ticket): other
@@ -181,8 +171,8 @@ def _list_routes(machine: PartnerDevices, table: _PartnerTable) -> Ids:
         )
     }
     rows = [
-        [device, ticket, previous_hop, next_hop, others.get((device, ticket), NOBODY)]
-        for device, ticket, previous_hop, next_hop, _, _ in machine.requests.route_table().tolist()
-        if NOBODY not in (previous_hop, next_hop) or (device, ticket) in others
+        [device, ticket, previous, following, others.get((device, ticket), NOBODY)]
+        for device, ticket, previous, following, _, _ in machine.requests.route_table().tolist()
+        if NOBODY not in (previous, following) or (device, ticket) in others
     ]
     return np.array(rows, dtype=np.int64).reshape(-1, 5)

@@ -93,9 +93,8 @@ class Links:
         places = np.flatnonzero(self.states == OPEN)
         devices, device = np.unique(self.owners, return_inverse=True)
         capacity = max_partners - np.bincount(device[self.chosen], minlength=len(devices))
-        ordered = places[
-            np.lexsort((self.others[places], -(self.own_numbers ^ self.neighbour_numbers)[places], device[places]))
-        ]
+        weights = self.own_numbers ^ self.neighbour_numbers
+        ordered = places[np.lexsort((self.others[places], -weights[places], device[places]))]
         ranks = np.arange(len(ordered)) - np.searchsorted(device[ordered], device[ordered])
         free_slots = capacity[device[ordered]]
         self.wishes[ordered] = np.where(free_slots == 0, FULL, np.where(ranks < free_slots, WISHED, NOT_WISHED))

@@ -104,11 +104,9 @@ class PartnerDevices(Machine):
         if step == self._requests_end:
             self.requests.process(_NO_DEVICES, _NO_DEVICES)  # answers of the last request
             self.requests.drop_unanswered()
-        return (
-            self._report_sums(*divmod(step - self._requests_end, self.rules.reach + 1))
-            if step < self._last_step
-            else ()
-        )
+        if step >= self._last_step:
+            return ()
+        return self._report_sums(*divmod(step - self._requests_end, self.rules.reach + 1))
 
     def _report_sums(self, pass_index: int, hop: int) -> Iterable[Messages]:
         """Report whether sums of a pass are over enough to all partners; then forward reports of others."""
@@ -117,11 +115,11 @@ class PartnerDevices(Machine):
         if hop == 0:
             direct, own_sums_ok = tallies.tickets == NOBODY, tallies.check_own_sums(pass_index).astype(np.int64)
             ends = tallies.owners[direct], tallies.next_hops[direct]
-            yield from self._make_messages(Phase.PARTNERS, *ends, {ENOUGH: own_sums_ok[direct].astype(np.uint8)})
+            yield from self._message(Phase.PARTNERS, *ends, {ENOUGH: own_sums_ok[direct].astype(np.uint8)})
             columns = tallies.owners, tallies.next_hops, tallies.tickets, own_sums_ok
             senders, receivers, tickets, sums_ok = (column[~direct] for column in columns)
         fields = {TICKET: tickets, ENOUGH: sums_ok.astype(np.uint8)}
-        yield from self._make_messages(Phase.REQUESTS, senders, receivers, fields)
+        yield from self._message(Phase.REQUESTS, senders, receivers, fields)
 
     def on_idle(self) -> bool:
         """All devices go through all steps, so that no device sees when others are done."""
@@ -132,7 +130,7 @@ class PartnerDevices(Machine):
         links.own_numbers = self._draws.draw("link numbers", links.owners, _COINS, (), SETUP)
         self._own_names = self._draws.draw("names", self.parties, _COINS, (), SETUP)
         names = self.names_of(links.owners)
-        return self._make_messages(Phase.PARTNERS, links.owners, links.others, {NUMBER: links.own_numbers, NAME: names})
+        return self._message(Phase.PARTNERS, links.owners, links.others, {NUMBER: links.own_numbers, NAME: names})
 
     def names_of(self, devices: Ids) -> Ids:
         """Return the names of hosted devices: int64 [k]."""
@@ -140,7 +138,7 @@ class PartnerDevices(Machine):
 
     def _send_wishes(self) -> Iterable[Messages]:
         places = self.links.choose_wishes(self.rules.most)
-        return self._make_messages(
+        return self._message(
             Phase.PARTNERS, self.links.owners[places], self.links.others[places], {WISH: self.links.wishes[places]}
         )
 
@@ -156,20 +154,15 @@ class PartnerDevices(Machine):
             requests = [*requests, *self.requests.make_requests(asking, names, tickets, coins)]
         request_columns = _to_columns([[a.sender, a.receiver, a.name, a.ticket, a.hops_left] for a in requests], 5)
         answer_columns = _to_columns([[a.sender, a.receiver, a.ticket, a.name] for a in replies], 4)
-        request_fields = {
-            NAME: request_columns[2],
-            TICKET: request_columns[3],
-            HOPS_LEFT: request_columns[4].astype(np.uint8),
-        }
+        hops = request_columns[4].astype(np.uint8)
+        request_fields = {NAME: request_columns[2], TICKET: request_columns[3], HOPS_LEFT: hops}
         answer_fields = {TICKET: answer_columns[2], ACCEPTER: answer_columns[3]}
         return (
-            *self._make_messages(Phase.REQUESTS, request_columns[0], request_columns[1], request_fields),
-            *self._make_messages(Phase.REQUESTS, answer_columns[0], answer_columns[1], answer_fields),
+            *self._message(Phase.REQUESTS, request_columns[0], request_columns[1], request_fields),
+            *self._message(Phase.REQUESTS, answer_columns[0], answer_columns[1], answer_fields),
         )
 
-    def _make_messages(
-        self, phase: Phase, senders: Ids, receivers: Ids, fields: Mapping[str, Array]
-    ) -> tuple[Messages, ...]:
+    def _message(self, phase: Phase, senders: Ids, receivers: Ids, fields: Mapping[str, Array]) -> tuple[Messages, ...]:
         return (Messages(phase, SETUP, senders, receivers, fields),) if len(senders) else ()
 
     def receive(self, messages: Messages) -> None:

@@ -26,14 +26,14 @@ class RouteHop:
     """What a device on the route of a request stores of it.
 
     Attributes:
-        previous_hop: the device that sent it; NOBODY at the requester.
-        next_hop: the device that it was sent to; NOBODY at the device that accepts it.
+        previous: the device that sent it; NOBODY at the requester.
+        next: the device that it was sent to; NOBODY at the device that accepts it.
         name: of the other end, at the two ends of an accepted route.
         accepted: whether a device accepted it.
     """
 
-    previous_hop: int
-    next_hop: int
+    previous: int
+    next: int
     name: int = NOBODY
     accepted: int = _PENDING
 
@@ -100,16 +100,15 @@ class Requests:
         partners = self._prepare()
         counts = {device: len(partners.get(device, ())) for device in self._neighbours}
         for (device, _), route in self.routes.items():
-            if NOBODY in (route.previous_hop, route.next_hop):
+            if NOBODY in (route.previous, route.next):
                 counts[device] = counts.get(device, 0) + 1
         return counts
 
     @property
     def requesters(self) -> Ids:
         """int64, ascending: devices that have fewer partners than they want."""
-        return np.array(
-            sorted(d for d, count in self._count_partners().items() if count < self._min_partners), dtype=np.int64
-        )
+        counts = self._count_partners()
+        return np.array(sorted(d for d, count in counts.items() if count < self._min_partners), dtype=np.int64)
 
     def make_requests(self, devices: Ids, names: Ids, tickets: Ids, coins: Ids) -> list[PartnerRequest]:
         """Return a request of each device to one of its partners; to a full neighbour if it has none.
@@ -155,31 +154,23 @@ class Requests:
         requests: list[PartnerRequest] = []
         partner_counts = self._count_partners() if waiting else {}
         for request, name, coin in zip(waiting, names.tolist(), coins.tolist(), strict=True):
-            caller = request.receiver, request.name
-            if (
-                self._may_accept(request)
-                and caller not in self._accepted
-                and partner_counts[request.receiver] < self._max_partners
-            ):
-                partner_counts[request.receiver] += 1
-                self._accepted[caller] = request.ticket
-                self.routes[request.receiver, request.ticket] = RouteHop(
-                    request.sender, NOBODY, request.name, _ACCEPTED
-                )
-                replies.append(PartnerAnswer(request.receiver, request.sender, request.ticket, name))
+            device, ticket, caller = request.receiver, request.ticket, (request.receiver, request.name)
+            has_room = caller not in self._accepted and partner_counts[device] < self._max_partners
+            if self._may_accept(request) and has_room:
+                partner_counts[device] += 1
+                self._accepted[caller] = ticket
+                self.routes[device, ticket] = RouteHop(request.sender, NOBODY, request.name, _ACCEPTED)
+                replies.append(PartnerAnswer(device, request.sender, ticket, name))
             elif (onward := self._forward(request, coin)) is not None:
                 requests.append(onward)
             else:
-                replies.append(PartnerAnswer(request.receiver, request.sender, request.ticket, NOBODY))
+                replies.append(PartnerAnswer(device, request.sender, ticket, NOBODY))
         return requests, replies
 
     def _may_accept(self, request: PartnerRequest) -> bool:
         """Whether a request is for a device at the second hop or behind, and of none that is a neighbour there."""
-        return (
-            request.hops_left < REACH
-            and (request.receiver, request.name) not in self._neighbour_names
-            and not self._is_on_route(request)
-        )
+        is_neighbour = (request.receiver, request.name) in self._neighbour_names
+        return request.hops_left < REACH and not is_neighbour and not self._is_on_route(request)
 
     def _is_on_route(self, request: PartnerRequest) -> bool:
         return (request.receiver, request.ticket) in self.routes
@@ -189,30 +180,28 @@ class Requests:
         others = [partner for partner in self._prepare().get(device, []) if partner != request.sender]
         if not request.hops_left or not others or self._is_on_route(request):
             return None
-        next_hop = others[coin % len(others)]
-        self.routes[device, request.ticket] = RouteHop(request.sender, next_hop)
-        return PartnerRequest(device, next_hop, request.name, request.ticket, request.hops_left - 1)
+        following = others[coin % len(others)]
+        self.routes[device, request.ticket] = RouteHop(request.sender, following)
+        return PartnerRequest(device, following, request.name, request.ticket, request.hops_left - 1)
 
     def _process_answer(self, answer: PartnerAnswer) -> PartnerAnswer | None:
         """What goes on of an answer; None at the device that asked, and where no device waits for it."""
         key = answer.receiver, answer.ticket
         route = self.routes.get(key)
-        if route is None or route.next_hop != answer.sender or route.accepted:
+        if route is None or route.next != answer.sender or route.accepted:
             return None
         if answer.name == NOBODY:
             del self.routes[key]
         else:
             route.accepted = _ACCEPTED
             self._resolve_duplicate(key, route, answer.name)
-        return (
-            None
-            if route.previous_hop == NOBODY
-            else PartnerAnswer(answer.receiver, route.previous_hop, answer.ticket, answer.name)
-        )
+        if route.previous == NOBODY:
+            return None
+        return PartnerAnswer(answer.receiver, route.previous, answer.ticket, answer.name)
 
     def _resolve_duplicate(self, key: tuple[int, int], route: RouteHop, name: int) -> None:
         """Of two that have taken each other's requests at one time, both drop the way with the larger number."""
-        if route.previous_hop != NOBODY:
+        if route.previous != NOBODY:
             return
         (device, ticket), route.name = key, name
         other = self._accepted.setdefault((device, name), ticket)
@@ -226,10 +215,7 @@ class Requests:
 
     def route_table(self) -> Ids:
         """int64 [w, 6]: device, number, back, ahead, name and whether it stands, of each way at each device."""
-        rows = [
-            [*key, route.previous_hop, route.next_hop, route.name, route.accepted]
-            for key, route in sorted(self.routes.items())
-        ]
+        rows = [[*key, hop.previous, hop.next, hop.name, hop.accepted] for key, hop in sorted(self.routes.items())]
         return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
     def state(self) -> dict[str, Array]:
@@ -245,9 +231,8 @@ class Requests:
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
         self.routes = {(row[0], row[1]): RouteHop(*row[2:]) for row in state["ways"].tolist()}
-        self._accepted = {
-            (device, way.name): ticket for (device, ticket), way in self.routes.items() if way.name != NOBODY
-        }
+        ends = ((device, hop.name, ticket) for (device, ticket), hop in self.routes.items())
+        self._accepted = {(device, name): ticket for device, name, ticket in ends if name != NOBODY}
         self._requests = [PartnerRequest(*row) for row in state["asks"].tolist()]
         self._answers = [PartnerAnswer(*row) for row in state["answers"].tolist()]
         self._partners = None

@@ -44,9 +44,9 @@ class Tallies:
     def __init__(self, links: Links, requests: Requests, rules: Partnering, silo_of: Callable[[Ids], Ids]) -> None:
         direct = np.stack([links.owners, links.others, np.full(len(links), NOBODY), links.others])[:, links.chosen]
         ends = [
-            (device, NOBODY, ticket, max(route.previous_hop, route.next_hop))
+            (device, NOBODY, ticket, max(route.previous, route.next))
             for (device, ticket), route in requests.routes.items()
-            if NOBODY in (route.previous_hop, route.next_hop)
+            if NOBODY in (route.previous, route.next)
         ]
         partners = np.concatenate([direct, np.array(ends, dtype=np.int64).reshape(-1, 4).T], axis=1)
         self.owners, self.others, self.tickets, self.next_hops = partners[:, np.lexsort(partners[2::-1])]
@@ -112,13 +112,13 @@ class Tallies:
         forwarded = []
         for sender, receiver, ticket, sum_ok in rows:
             route = self._requests.routes.get((receiver, ticket))
-            if route is None or sender not in (route.previous_hop, route.next_hop):
+            if route is None or sender not in (route.previous, route.next):
                 continue
-            next_hop = route.next_hop if sender == route.previous_hop else route.previous_hop
-            if next_hop == NOBODY:
+            following = route.next if sender == route.previous else route.previous
+            if following == NOBODY:
                 self.reports[self._row_of[receiver, ticket, True], pass_index] = sum_ok
             else:
-                forwarded.append([receiver, next_hop, ticket, sum_ok])
+                forwarded.append([receiver, following, ticket, sum_ok])
         self.to_forward = np.concatenate([self.to_forward, np.array(forwarded, dtype=np.int64).reshape(-1, 4)])
 
     def pop_forwarded(self) -> Ids:

@@ -187,9 +187,8 @@ class AggregationClients(AggregationMachine):
         if due != stage or self._pending[index]:
             expected = "nothing" if due == DONE else f"stage {Stage(due).name}"
             text = "a second request" if due == stage else f"one of stage {stage.name}"
-            raise StaleMessageError(
-                f"client {self._places[index]} must be asked for what is due, {expected}; found {text}"
-            )
+            party = self._places[index]
+            raise StaleMessageError(f"client {party} must be asked for what is due, {expected}; found {text}")
 
     # ------------------------------------------------------------------------------------------------------------ KEYS
     def _sign(self, names: Names) -> None:

@@ -227,13 +227,8 @@ class PairwiseKeys:
     def arrays(self) -> dict[str, Array]:
         """All of it, for a state."""
         publics, numbers = self._publics.arrays()
-        return {
-            "has": self.has,
-            "says": self._send_keys,
-            "hears": self._receive_keys,
-            "publics": publics,
-            "which public": numbers,
-        }
+        ends = {"has": self.has, "says": self._send_keys, "hears": self._receive_keys}
+        return {**ends, "publics": publics, "which public": numbers}
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
         """Goes on from arrays."""

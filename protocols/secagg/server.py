@@ -262,15 +262,7 @@ class AggregationServer(AggregationMachine):
 
     keys: ClassVar[tuple[str, ...]] = ("sealing",)
     """Fields of the keys that clients publish."""
-    state_fields: ClassVar[tuple[str, ...]] = (
-        "keys",
-        "signature",
-        "receiver",
-        "for_receiver",
-        "listed",
-        "included",
-        "votes",
-    )
+    state_fields: ClassVar = ("keys", "signature", "receiver", "for_receiver", "listed", "included", "votes")
     _votes: Bytes
 
     def __init__(self, plan: SumPlan, cryptography: Cryptography, draws: Draws) -> None:
