@@ -394,7 +394,7 @@ class HostedMembers:
         topology = member_sums(self._parties, self._silo_of)
         self._scheme = scheme if scheme is not None and sums_members(scheme, topology) else None
         self._looked_at = set[int]()
-        self._is_answered = self._scheme is None or bool(
+        self._answered = self._scheme is None or bool(
             (self._scheme.answered_grouping(topology.grouping).target == silo).any()
         )
 
@@ -411,7 +411,7 @@ class HostedMembers:
         assert fixed.field is not None, "only schemes over a field sum rows of devices"
         together = Segments.by_group(np.zeros(len(rows), dtype=np.int64), 1)
         total = fixed.field.grouped_sums(fixed.encode(rows.astype(np.float64)), together)[0]
-        return np.asarray(fixed.decode(total * self._is_answered))
+        return np.asarray(fixed.decode(total * self._answered))
 
     def gradients(self, factors: Sequence[DeviceFactors]) -> list[NDArray[np.float64]] | None:
         """The sums of gradients, parameter by parameter; None where they are in plaintext.
@@ -429,11 +429,9 @@ class HostedMembers:
                 check_bits(item.left, item.left_bits, f"left factors of product {number}")
                 self._looked_at.add(number)
         return [
-            _rounded_sums(fixed, item.left, item.right, answered=self._is_answered)
+            _rounded_sums(fixed, item.left, item.right, answered=self._answered)
             if code is None
-            else _rounded_products(
-                code.of(item.product), item.left, item.right, answered=self._is_answered, number=number
-            )
+            else _rounded_products(code.of(item.product), item.left, item.right, answered=self._answered, number=number)
             for number, item in enumerate(factors)
         ]
 

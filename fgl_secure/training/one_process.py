@@ -183,9 +183,8 @@ class OneProcess:
         if between is None and not crossing:
             self._neighbours = open_neighbours(scheme, neighbour_sums(message_graph or graph), width, channel)
         else:  # of as many rows as all processes know of
-            grouping = (
-                neighbour_sums(message_graph or graph, crossing=crossing) if between is None else between.grouping
-            )
+            along = message_graph or graph
+            grouping = neighbour_sums(along, crossing=crossing) if between is None else between.grouping
             fixed = scheme.fixed_point(
                 most_rows(graph.num_silos) if between else max(shares[0].facts.largest_degree, 1)
             )

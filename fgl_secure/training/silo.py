@@ -141,9 +141,8 @@ class Silo:
         masks = (graph.train_mask[devices], graph.validation_mask[devices], graph.test_mask[devices])
         labels = np.maximum(graph.labels[devices], 0)  # a node without one is in no mask
         rows = (graph.graph.features_of(devices), labels, *masks, graph.in_degree[devices].astype(np.int64))
-        return cls(
-            facts or facts_of(graph, message_graph), silo, devices, *rows, narrow(edges, graph.num_devices), table
-        )
+        facts = facts or facts_of(graph, message_graph)
+        return cls(facts, silo, devices, *rows, narrow(edges, graph.num_devices), table)
 
     @classmethod
     def all_of(cls, graph: FederatedGraph, message_graph: FederatedGraph | None = None) -> list[Silo]:

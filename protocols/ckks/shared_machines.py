@@ -73,7 +73,7 @@ class SharedKeyServer(AggregationServer):
         Phase.UNMASKING: Stage.OPENING,
     }
 
-    state_fields = ("files", "boxes", "tag", "named_sums", "which")
+    saved = ("files", "boxes", "tag", "named_sums", "which")
     _plan: SharedKeyPlan
 
     def _clear(self) -> None:
@@ -269,7 +269,7 @@ class SharedKeyClients(AggregationClients):
     stages = USUAL
     secrets: ClassVar = 2
 
-    state_fields = ("maker", "group", "roster", "sum_digest")
+    saved = ("maker", "group", "roster", "sum_digest")
     _plan: SharedKeyPlan
 
     def _clear(self) -> None:

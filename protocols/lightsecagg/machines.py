@@ -41,7 +41,7 @@ class LightSecAggServer(AggregationServer):
         Phase.UNMASKING: Stage.OPENING,
     }
 
-    state_fields = ("given", "forwarded", "total", "opened")
+    saved = ("given", "forwarded", "total", "opened")
     _plan: LightSecAggPlan
 
     def _clear(self) -> None:
@@ -196,7 +196,7 @@ class LightSecAggClients(MaskedClients):
     stages = USUAL
     secrets: ClassVar = 3
 
-    state_fields = ("holds", "own", "held", "roster")
+    saved = ("holds", "own", "held", "roster")
     _plan: LightSecAggPlan
 
     def _clear(self) -> None:

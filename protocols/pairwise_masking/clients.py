@@ -91,7 +91,7 @@ class MaskingClients(DrawingClients):
     """Another one only in tests of what it is for."""
 
     keys: ClassVar = {"sealing": SEALING, "mask": MASK}
-    state_fields = ("mask", "forwarded", "holds", "held", "requests", "request")
+    saved = ("mask", "forwarded", "holds", "held", "requests", "request")
 
     def __init__(
         self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None

@@ -51,7 +51,7 @@ class MaskingServer(AggregationServer):
     phases: ClassVar = PHASES
 
     keys: ClassVar = ("sealing", "mask")
-    state_fields = (
+    saved = (
         "pledged", "pledges", "nonces", "given", "boxes", "wrapped", "forwarded", "total", "requests",
         "opened", "shares", "counted", "vetoes", "vetoed_sum",
     )  # fmt: skip
@@ -142,9 +142,8 @@ class MaskingServer(AggregationServer):
         circles = self._circles
         listed = published[circles.closed_neighbours]
         active = self._tracker.answered & (listed.sum(axis=1) >= self._plan.required_shares)
-        self._tracker.require(
-            int(active.sum()), f"have {self._plan.required_shares} clients with keys in their circles"
-        )
+        shares = self._plan.required_shares
+        self._tracker.require(int(active.sum()), f"have {shares} clients with keys in their circles")
         self._listed = self._tracker.answered.copy()
         who, with_keys = circles.closed_neighbours[active], listed[active]
         fields: dict[str, Array] = {"listed": with_keys}
@@ -199,9 +198,8 @@ class MaskingServer(AggregationServer):
         near = circles.neighbours
         forwarded = shared[near] & self._given[near, circles.reverse_index] & shared[:, None]
         active = shared & (forwarded.sum(axis=1) + 1 >= self._plan.required_shares)
-        self._tracker.require(
-            int(active.sum()), f"have {self._plan.required_shares} clients that shared in their circles"
-        )
+        shares = self._plan.required_shares
+        self._tracker.require(int(active.sum()), f"have {shares} clients that shared in their circles")
         self._forwarded = forwarded & active[:, None]
         boxes = _only(self._boxes[near[active], circles.reverse_index[active]], forwarded[active])
         self._boxes[:] = 0

@@ -178,9 +178,8 @@ class Decoder:
     def _decode(self, sums: Sequence[Elements], relays: Ids) -> Elements:
         points = [int(j) + 1 for j in relays]
         try:
-            decoded, errors = target_decode(
-                self._scheme.field, self._scheme.T, points, np.stack(sums), self._draws.coins
-            )
+            scheme, coins = self._scheme, self._draws.coins
+            decoded, errors = target_decode(scheme.field, scheme.T, points, np.stack(sums), coins)
         except TooManyErrors as error:
             names = ", ".join(self._name(self._answers[int(j)].relay) for j in relays)
             raise ProtocolError(

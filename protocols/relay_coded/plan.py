@@ -253,9 +253,8 @@ def _plan_notices(
     """Return the notices to neighbours and along routes; see `CircuitPlan`."""
     of_group, of_row = grouping.group_owner[grouping.target], grouping.row_owner[grouping.source]
     external = np.flatnonzero(of_group != of_row)
-    notice = Notices(
-        of_group[external], of_row[external], grouping.target[external], np.empty(len(external), dtype=np.int64)
-    )
+    places = np.empty(len(external), dtype=np.int64)
+    notice = Notices(of_group[external], of_row[external], grouping.target[external], places)
     notice.places[:] = ranks(slot_names(notice.owners, notice.senders))
     distant, first = np.zeros(len(notice), dtype=np.bool_), np.empty(len(notice), dtype=np.int64)
     if paths is not None and len(paths.table):

@@ -66,7 +66,7 @@ class AggregationClients(AggregationMachine):
     """How many a client draws for one sum."""
     keys: ClassVar[Mapping[str, int]] = {"sealing": SEALING}
     """Fields of the keys that a client publishes, and which of its secrets each is of."""
-    state_fields: ClassVar[tuple[str, ...]] = ("due", "pending", "secrets", "signature")
+    saved: ClassVar[tuple[str, ...]] = ("due", "pending", "secrets", "signature")
     _secrets: Array
     _pairs: PairwiseKeys
 
@@ -400,7 +400,7 @@ class AggregationClients(AggregationMachine):
 class MaskedClients(AggregationClients):
     """Clients that hand in vectors under masks, one of them shared with a receiver that does not add up."""
 
-    state_fields: ClassVar[tuple[str, ...]] = ("receiver", "for_receiver")
+    saved: ClassVar[tuple[str, ...]] = ("receiver", "for_receiver")
 
     def _clear(self) -> None:
         h = len(self.parties)

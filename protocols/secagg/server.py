@@ -46,7 +46,7 @@ class SumReceiver(AggregationMachine):
         keys: fields of what clients publish; the first is the key that the receiver's mask is agreed under.
     """
 
-    state_fields: ClassVar[tuple[str, ...]] = ("secret", "keys", "has", "roster", "speaks")
+    saved: ClassVar[tuple[str, ...]] = ("secret", "keys", "has", "roster", "speaks")
 
     def __init__(
         self,
@@ -262,7 +262,7 @@ class AggregationServer(AggregationMachine):
 
     keys: ClassVar[tuple[str, ...]] = ("sealing",)
     """Fields of the keys that clients publish."""
-    state_fields: ClassVar = ("keys", "signature", "receiver", "for_receiver", "listed", "included", "votes")
+    saved: ClassVar[tuple[str, ...]] = ("keys", "signature", "receiver", "for_receiver", "listed", "included", "votes")
     _votes: Bytes
 
     def __init__(self, plan: SumPlan, cryptography: Cryptography, draws: Draws) -> None:

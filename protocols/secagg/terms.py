@@ -308,7 +308,7 @@ class AggregationMachine(CheckpointedMachine, ABC):
     """A role in sums of one topology.
 
     Attributes:
-        state_fields: names of arrays that last from step to step, each an attribute behind an underscore; a class adds
+        saved: names of arrays that last from step to step, each an attribute behind an underscore; a class adds
             its own to those of its bases.
 
     Args:
@@ -318,7 +318,7 @@ class AggregationMachine(CheckpointedMachine, ABC):
         tape_axes: of all fields.
     """
 
-    state_fields: ClassVar[tuple[str, ...]] = ()
+    saved: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parties: Ids, terms: AggregationTerms, owner: bytes, tape_axes: int) -> None:
         super().__init__(parties, terms, tape_axes, owner)
@@ -371,7 +371,7 @@ class AggregationMachine(CheckpointedMachine, ABC):
 
     @property
     def _state_names(self) -> list[str]:
-        return [name for kind in type(self).__mro__ for name in kind.__dict__.get("state_fields", ())]
+        return [name for kind in type(self).__mro__ for name in kind.__dict__.get("saved", ())]
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         check_arrays(arrays, self._arrays())
