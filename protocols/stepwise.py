@@ -191,7 +191,7 @@ class CheckpointedMachine(SumMachine, ABC):
             StaleMessageError: none was begun.
         """
         if self._step is None:
-            raise StaleMessageError("a step must have begun before anybody talks; none has")
+            raise StaleMessageError("a step must have begun before messages are sent; none has")
         return self._step
 
     @cached_property

@@ -529,7 +529,7 @@ def _parts(gradient: Any, parameters: Mapping[str, torch.Tensor]) -> dict[str, t
         if not torch.isfinite(parts[name]).all():
             raise InputError(f"gradient must be finite; that of {name} is not")
     if not any(part.any() for part in parts.values()):
-        raise InputError("gradient must not be zero everywhere; it is, and tells nothing")
+        raise InputError("gradient must not be zero everywhere; it is, and reveals nothing")
     return parts
 
 

@@ -165,7 +165,7 @@ class ServerRound:
             return
         total, included = self._machine.sums, self._machine.contributors
         if total is None or included is None:
-            raise ProtocolError("sum must be there when nobody has anything more to say; it is not")
+            raise ProtocolError("sum must be there when no party has more messages; it is not")
         places = tuple(np.flatnonzero(np.isin(self._clients, included)).tolist())
         if self._purpose.is_mean:
             self._seconds = time.perf_counter() - self._start

@@ -27,7 +27,7 @@ def check_bits(values: NDArray[np.floating[Any]], bits: int, name: str) -> None:
     """
     shifted = values * 2.0**bits
     if not (np.rint(shifted) == shifted).all() or not np.isfinite(shifted).all():
-        raise InputError(f"{name} must be multiples of 2^-{bits}, as everybody is told; at least one is not")
+        raise InputError(f"{name} must be multiples of 2^-{bits}, as all parties know; at least one is not")
 
 
 def as_floats(values: Any, name: str) -> NDArray[np.float64]:

@@ -118,7 +118,7 @@ class SealContext:
         if result.scale != float(parameters.scale):
             raise ProtocolError(f"ciphertext must have scale {parameters.scale:,}; found {result.scale:,.17g}")
         if result.is_transparent():
-            raise ProtocolError("ciphertext must hide its plaintext; found one that anybody can read")
+            raise ProtocolError("ciphertext must hide its plaintext; found one that is readable without a key")
         return result
 
 

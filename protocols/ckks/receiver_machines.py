@@ -150,7 +150,9 @@ class EncryptingSenders(_KeyHolders):
         self._check_head(messages, {Phase.ENCRYPTION_KEY: None}, Phase.ENCRYPTION_KEY)
         again = np.isin(messages.receivers, np.union1d(self._called, self._answered))
         if again.any():
-            raise ProtocolError(f"party {messages.receivers[again][0]} must be told of one key a sum; found a second")
+            raise ProtocolError(
+                f"party {messages.receivers[again][0]} must be notified of one key a sum; found a second"
+            )
         self._called = np.union1d(self._called, self._take_keys(messages))
 
     def step(self) -> Iterable[Messages]:

@@ -161,7 +161,7 @@ class ProductRelays(CheckpointedMachine):
 
     def _take_set_keys(self, messages: Messages) -> None:
         if messages.step != SETUP:
-            raise StaleMessageError(f"keys must be told in {SETUP}, for all that follows; they are not")
+            raise StaleMessageError(f"keys must be sent in {SETUP}; they are not")
         keys = self._wire.read(messages, names.KEY, "|u1", KEY_BYTES)
         set_numbers = self._wire.read(messages, names.SET, "<u4").astype(np.int64)
         inside = (set_numbers < len(self._sets)).all()
@@ -170,7 +170,7 @@ class ProductRelays(CheckpointedMachine):
             raise MalformedMessageError("keys of sets must come from the first relay of each; at least one does not")
         known = self._has_key[set_numbers].any(axis=1)
         if known.any() and (self._set_keys[set_numbers[known]] != keys[known]).any():
-            raise StaleMessageError("the first relay of a set must tell it one key; one has told another before")
+            raise StaleMessageError("the first relay of a set must send it one key; one has sent another before")
         self._set_keys[set_numbers] = keys
         self._has_key[set_numbers, np.searchsorted(self._plan.relays, messages.receivers)] = True
 

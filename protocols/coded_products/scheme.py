@@ -175,7 +175,7 @@ class CodedProducts(RelayCoded):
         RelayCoded.__post_init__(self)
         least = self.relays_for(self.T)
         if least > self.R:
-            raise InputError(f"R must be at least 2 T + 1 = {least}, or nobody can decode products; found {self.R}")
+            raise InputError(f"R must be at least 2 T + 1 = {least}, or no silo can decode products; found {self.R}")
         check_bounds(self.left, self.right, self.product)
         distinct = set(self.primes)
         if not 0 < len(distinct) == len(self.primes) <= len(BELOW_2_8) or max(distinct) >= 2 ** (MAGNITUDE_BITS + 1):

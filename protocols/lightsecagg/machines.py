@@ -73,7 +73,7 @@ class LightSecAggServer(AggregationServer):
             others = self._listed.copy()
             others[client] = False
             if not np.array_equal(flags[row], others):
-                raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
+                raise ProtocolError(f"boxes must be for those whose keys client {client} received; they are not")
             self._given[client], self._boxes[client] = flags[row], boxes[row]
 
         return store

@@ -185,7 +185,7 @@ class MaskingServer(AggregationServer):
 
         def store(row: int, client: int) -> None:
             if not np.array_equal(flags[row], self._listed[circles.neighbours[client]]):
-                raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
+                raise ProtocolError(f"boxes must be for those whose keys client {client} received; they are not")
             self._given[client], self._boxes[client] = flags[row], boxes[row]
             if wrapped is not None:
                 self._wrapped[client] = wrapped[row]

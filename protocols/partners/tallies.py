@@ -98,7 +98,7 @@ class Tallies:
         places = [self._row_of.get((owner, other, False), NOBODY) for owner, other in pairs]
         if NOBODY in places:
             raise MalformedMessageError(
-                "devices must tell partners whether sums are over enough; at least one told another"
+                "devices must report to partners whether sums are over enough; at least one reported to another device"
             )
         self.reports[places, pass_index] = sums_ok
 

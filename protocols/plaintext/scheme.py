@@ -46,7 +46,7 @@ class PlaintextClients(StepwiseMachine):
 
     def receive(self, messages: Messages) -> None:
         """Takes nothing."""
-        raise MalformedMessageError(f"clients must be told nothing here; found {messages.phase.label}")
+        raise MalformedMessageError(f"clients must get no message here; found {messages.phase.label}")
 
     def step(self) -> Iterable[Messages]:
         """The vectors, once."""

@@ -41,7 +41,7 @@ def threshold_of(chosen: int | None, clients: int, least: int) -> int:
     if not least <= threshold <= clients:
         raise InputError(
             f"threshold must lie in {least}..{clients} for {clients} senders: above half of them, or an aggregator "
-            f"that lies could unmask anybody; found {threshold}"
+            f"that lies could unmask any client; found {threshold}"
         )
     return threshold
 

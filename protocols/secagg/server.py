@@ -102,7 +102,7 @@ class SumReceiver(AggregationMachine):
         self._check_head(messages, PHASES, due)
         self._check_from(messages, self._plan.terms.server)
         if len(messages) != 1:
-            raise ProtocolError(f"the receiver must be told once what it is told; found {len(messages)} messages")
+            raise ProtocolError(f"the receiver must get one batch of messages; found {len(messages)} messages")
         if due is Phase.KEYS:
             self._receive_keys(messages)
         else:

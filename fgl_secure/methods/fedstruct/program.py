@@ -142,7 +142,7 @@ class FedStructClient(TrainingRounds):
         self._given = given or SimulatedInputs()
         if not isinstance(task.exchange, NoExchange) and comm.silo.facts.silos < 2:
             raise InputError(
-                f"silos must be at least 2, or there is nobody to exchange with; found {comm.silo.facts.silos}"
+                f"silos must be at least 2, or there is no silo to exchange with; found {comm.silo.facts.silos}"
             )
 
     def begin(self) -> None:

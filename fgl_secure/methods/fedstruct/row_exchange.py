@@ -456,8 +456,8 @@ def jointly_pruned(comm: Collectives, rows: sparse.csr_array, count: int, hop: i
 
 def _parse_search(words: Ids) -> Search:
     if words.shape != (1, 3):
-        raise ProtocolError(f"silo {FINDER} must tell one threshold; found {len(words)}")
+        raise ProtocolError(f"silo {FINDER} must send one threshold; found {len(words)}")
     digit, prefix, least = words[0].tolist()
     if not 0 <= digit <= DIGITS or (digit == DIGITS and least == UNKNOWN) or prefix < 0 or least < UNKNOWN:
-        raise ProtocolError(f"silo {FINDER} must tell a threshold, or another of {DIGITS} digits; it does not")
+        raise ProtocolError(f"silo {FINDER} must send a threshold, or another of {DIGITS} digits; it does not")
     return Search(digit, prefix, 0, None if least == UNKNOWN else least)

@@ -138,7 +138,7 @@ class SumsByOwners(RowSums):
         received[me] = np.packbits(np.ones((1, max(sizes)), dtype=np.bool_), axis=1)
         for silo, bits_of_silo in enumerate(received):
             if bits_of_silo.shape != bits.shape:
-                raise ProtocolError(f"silo {silo} must tell which of its {sizes[silo]} rows are open; it does not")
+                raise ProtocolError(f"silo {silo} must state which of its {sizes[silo]} rows are open; it does not")
         return [
             np.unpackbits(bits_of_silo[0])[:size].astype(np.bool_)
             for bits_of_silo, size in zip(received, sizes, strict=True)

@@ -304,7 +304,7 @@ class SiloSums:
         _, length, _, receiver = row[0].tolist()
         length_of_others = length - self._digits.spared_entries - len(parts) if receiver == EVERYBODY else 0
         if len(total) != length_of_others:
-            raise ProtocolError(f"server must tell {length_of_others} entries of sum {int(number)}; found {len(total)}")
+            raise ProtocolError(f"server must send {length_of_others} entries of sum {int(number)}; found {len(total)}")
         if receiver == self._silo:
             sums = self._parts[int(number)].sums
             if sums is None:
@@ -423,9 +423,9 @@ class SumServer:
                 raise ProtocolError(f"silos must open the same sums; those of silos 0 and {silo} differ")
         self._parts, self._least = parts.tolist(), int(least)
         if min(self._parts, default=0) < 0 or (len(parts) and (len(rows), rows[0, 3]) != (1, EVERYBODY)):
-            raise ProtocolError("parts must be lengths, of the one sum that is opened, for everybody; they are not")
+            raise ProtocolError("parts must be lengths, of the one sum that is opened, for all silos; they are not")
         if self._least < 0 or (self._least and (len(parts) or (len(rows), rows[0, 3]) != (1, EVERYBODY))):
-            raise ProtocolError("least must be 0, or that of the one sum that is opened, for everybody; it is not")
+            raise ProtocolError("least must be 0, or that of the one sum that is opened, for all silos; it is not")
         self._digits = _checked_digits(digits, rows)
         if len(parts) and sum(self._parts) + len(parts) > rows[0, 1] - self._digits.spared_entries:
             raise ProtocolError("parts must fit into the sum; they do not")
@@ -469,7 +469,7 @@ def _checked_digits(digits: Array, rows: Array) -> Digits:
         return result
     fits = result.whole >= 1 and 1 <= result.places <= _MOST_BITS and 2 <= result.bits <= _MOST_BITS
     if not fits or (len(rows), rows[0, 3]) != (1, EVERYBODY) or result.whole * result.places > rows[0, 1]:
-        raise ProtocolError("digits must be those of the one sum that is opened, for everybody; they are not")
+        raise ProtocolError("digits must be those of the one sum that is opened, for all silos; they are not")
     return result
 
 
