@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -24,11 +25,12 @@ from fgl_secure.attacks.outputs.membership import (
     rmia,
     union_at,
 )
-from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, train_shadows
+from fgl_secure.attacks.outputs.neighbourhoods import Ask, Neighbourhoods, draw_neighbourhoods, g_base
+from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, SubgraphAnswers, train_shadows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
 from fgl_secure.statistics.metrics import Interval
-from fgl_secure.typing import Flags, Floats
+from fgl_secure.typing import Flags, Floats, Ids
 
 RATES = (0.01, 0.001)
 """False-positive rates at which true-positive rates are reported."""
@@ -47,8 +49,8 @@ class MembershipRow:
 
     Attributes:
         attack: its name.
-        query: what the attacker asks with: "features" alone, or "features and edges".
-        nodes: which nodes: "all", or a subpopulation.
+        query: what the attacker asks with: "features" alone, "features and edges", or "subgraphs" of its choice.
+        nodes: which nodes: "all", "drawn" at random, or a subpopulation.
         power: areas and rates with their intervals; of a union of attacks None.
         union: what all attacks find together at each allowed false-positive rate; None of a single attack.
         null_auc: area of the same attack on a model that was trained on other nodes; None where it was not run.
@@ -82,12 +84,12 @@ class ModelAudit:
 
     @property
     def worst(self) -> MembershipRow:
-        """The row of one attack on all nodes with the largest area; the blind baseline is none."""
-        rows = [row for row in self.membership if row.power and row.nodes == "all" and row.attack != BLIND]
+        """The row of one attack on all nodes, or nodes drawn from all, with the largest area; blind is none."""
+        rows = [row for row in self.membership if row.power and row.nodes in WHOLE and row.attack != BLIND]
         return max(rows, key=lambda row: cast("Power", row.power).auc)
 
     def exceeds(self, auc: float = 0.55) -> tuple[str, ...]:
-        """Attacks whose area over all nodes is certainly above a ceiling: the lower end of its interval is.
+        """Attacks whose area, not that of a subpopulation, is certainly above a ceiling: its interval's lower end is.
 
         Examples:
             >>> ModelAudit((), {}, (1.0, 1.0), 0).exceeds(0.55)
@@ -96,7 +98,7 @@ class ModelAudit:
         return tuple(
             f"{row.attack}, asked with {row.query}"
             for row in self.membership
-            if row.power is not None and row.nodes == "all" and row.attack != BLIND and row.power.auc_interval.low > auc
+            if row.power is not None and row.nodes in WHOLE and row.attack != BLIND and row.power.auc_interval.low > auc
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -172,7 +174,9 @@ def _with_interval(value: float, interval: Interval) -> str:
 
 BLIND = "blind"
 """The attack without the model, which shows whether the split itself tells members."""
-ALONE, EDGES = "features", "features and edges"
+ALONE, EDGES, CHOSEN = "features", "features and edges", "subgraphs"
+WHOLE = ("all", "drawn")
+"""What rows call nodes that stand for all."""
 
 
 def audit_model(
@@ -185,6 +189,8 @@ def audit_model(
     seed: int = 0,
     device: str = "cpu",
     folder: Any = None,
+    neighbourhoods: int = 200,
+    priors: ArrayLike | None = None,
 ) -> ModelAudit:
     """Measure what a node classifier's answers reveal: its training nodes, and edges of the graph.
 
@@ -202,6 +208,10 @@ def audit_model(
         seed: of shadow models, pairs and folds.
         device: where shadow models are trained: "cpu" or "cuda".
         folder: where finished shadow models are kept, so that a call that was stopped goes on.
+        neighbourhoods: nodes that G-BASE is played on, half of them members, where the model can be asked; 0 leaves it
+            out.
+        priors: [n] probabilities that a node is a training node before the model is asked, for G-BASE; None stands for
+            the share of nodes that shadow models are trained on.
 
     Returns:
         Areas under the curve, true-positive rates at 1 % and 0.1 % false positives with the realised rate, and 95 %
@@ -209,7 +219,7 @@ def audit_model(
 
     Raises:
         InputError: answers are not finite, do not sum to one or have another length; all nodes are members or none;
-            there is one class.
+            there is one class; priors are no probabilities.
 
     Examples:
         >>> import numpy as np
@@ -232,10 +242,66 @@ def audit_model(
         shadows = train_shadows(checked, shadows, training=training, seed=seed, device=device, folder=folder)
     if shadows.members.shape[1] != checked.num_nodes:
         raise InputError(f"shadows must be of {checked.num_nodes} nodes; found {shadows.members.shape[1]}")
+    asked = None
+    if neighbourhoods < 0:
+        raise InputError(f"neighbourhoods must be at least 0; found {neighbourhoods}")
+    if callable(predict) and neighbourhoods and checked.edges.size:
+        rng = np.random.default_rng([seed, 2])  # as many members as others, so that few of either kind are enough
+        kinds = (rng.permutation(np.flatnonzero(each & scored)) for each in (member, ~member))
+        nodes = np.sort(np.concatenate([each[: max(neighbourhoods // 2, 1)] for each in kinds]))
+        drawn = draw_neighbourhoods(checked, nodes, node_priors(priors, checked, shadows), seed=seed)
+        compared = drawn.compare(partial(_ask, predict, checked)), drawn.compare(answers_of(shadows, checked, device))
+        asked = Asked(drawn, compared[0], compared[1])
+    return report_of(answers, checked, member, shadows, asked, seed)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Asked:
+    """What models answered about neighbourhoods.
+
+    Attributes:
+        drawn: the nodes, and sets of others.
+        own: float64 [2, k, 1, v], what the attacked model answered: see `Neighbourhoods.compare`.
+        others: float64 [2, k, m, v], what shadow models did.
+    """
+
+    drawn: Neighbourhoods
+    own: Floats
+    others: Floats
+
+
+def answers_of(shadows: Shadows, graph: Graph, device: str) -> Ask:
+    """Ask shadow models about subgraphs."""
+    return SubgraphAnswers(shadows, graph, device).log_probabilities
+
+
+def node_priors(priors: ArrayLike | None, graph: Graph, shadows: Shadows) -> Floats:
+    """Probabilities [n] of training nodes, unless given the share that shadow models have."""
+    if priors is None:
+        return np.full(graph.num_nodes, shadows.members[:, graph.labels >= 0].mean())
+    return as_floats(priors, "priors")
+
+
+def _ask(predict: Predict, graph: Graph, present: Flags) -> Floats:
+    """Log probabilities [1, n] of the true labels on the subgraph of some nodes."""
+    edges = graph.edges[:, present[graph.edges].all(axis=0)]
+    with torch.no_grad():
+        given = predict(torch.from_numpy(np.array(graph.features)), torch.from_numpy(np.array(edges)))
+    answers = _checked_answers(given, graph)
+    return np.log(np.maximum(answers[np.arange(len(answers)), np.maximum(graph.labels, 0)], LEAST))[None]
+
+
+def report_of(
+    answers: Mapping[str, Floats], graph: Graph, member: Flags, shadows: Shadows, asked: Asked | None, seed: int
+) -> ModelAudit:
+    """Attack answers that were given."""
+    checked, scored = graph, graph.labels >= 0
     subject = _Subject(checked, member, scored, shadows, seed)
     rows = [subject.blind()]
     for query, given in answers.items():
-        rows += subject.rows(query, given)
+        rows += subject.rows(query, given, None if asked is None else asked.drawn.nodes)
+    if asked is not None:
+        rows.append(subject.of_neighbourhoods(asked))
     last = answers.get(EDGES, next(iter(answers.values())))
     right = last.argmax(axis=1) == checked.labels
     links = {}
@@ -258,8 +324,22 @@ class _Subject:
     shadows: Shadows
     seed: int
 
-    def rows(self, query: str, answers: Floats) -> list[MembershipRow]:
-        """A row for each attack, for all of them together, and for subpopulations."""
+    def of_neighbourhoods(self, asked: Asked) -> MembershipRow:
+        """The row of G-BASE, with its controls."""
+        nodes, others = asked.drawn.nodes, asked.others
+        member, inside = self.member[nodes], self.shadows.members[:, nodes]
+        priors = asked.drawn.priors[nodes]
+        controls = []
+        for target in range(min(CONTROLS, len(inside) - 1)):
+            rest = np.arange(len(inside)) != target
+            scores = g_base(others[:, :, [target]], others[:, :, rest], inside[rest], priors)[0]
+            controls.append([area(scores[each], scores[~each]) for each in (member, inside[target])])
+        power = power_of(g_base(asked.own, others, inside, priors)[0], member, RATES)
+        null, own = np.mean(controls, axis=0).tolist()
+        return MembershipRow("G-BASE", CHOSEN, "drawn", power, None, null, own)
+
+    def rows(self, query: str, answers: Floats, drawn: Ids | None) -> list[MembershipRow]:
+        """A row for each attack, for all of them together, for subpopulations, and of RMIA for nodes drawn."""
         nodes = np.flatnonzero(self.scored)
         labels, member = self.graph.labels[nodes], self.member[nodes]
         own = np.log(np.maximum(answers[nodes, labels], LEAST))
@@ -278,6 +358,9 @@ class _Subject:
             if min((member & chosen).sum(), (~member & chosen).sum()) >= FEWEST:
                 power = power_of(scores[_GROUPED][chosen], member[chosen], RATES)
                 out.append(MembershipRow(_GROUPED, query, name, power))
+        if drawn is not None:
+            beside = np.isin(nodes, drawn)
+            out.append(MembershipRow("RMIA", query, "drawn", power_of(scores["RMIA"][beside], member[beside], RATES)))
         return out
 
     def _controls(self, shadows: Floats, inside: Flags, member: Flags) -> dict[str, tuple[float, float]]:

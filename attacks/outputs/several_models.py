@@ -7,11 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from scipy.stats import t as student
 
-from fgl_secure.attacks.outputs.model_audit import BLIND, ModelAudit, audit_model
-from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, train_shadows
+from fgl_secure.attacks.outputs.model_audit import (
+    ALONE,
+    BLIND,
+    EDGES,
+    WHOLE,
+    Asked,
+    ModelAudit,
+    answers_of,
+    node_priors,
+    report_of,
+)
+from fgl_secure.attacks.outputs.neighbourhoods import draw_neighbourhoods
+from fgl_secure.attacks.outputs.shadows import ShadowTraining, train_shadows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
 
@@ -27,11 +37,11 @@ class ModelLeakage:
     audits: tuple[ModelAudit, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """A row for each figure of all nodes: attack, query, nodes, metric, mean, least and largest, and baseline."""
+        """A row for each figure but subpopulations: attack, query, nodes, metric, mean, extremes and baseline."""
         values: dict[tuple[str, ...], list[tuple[float, float]]] = {}
         for audit in self.audits:
             for row in audit.rows():
-                if row["nodes"] == "all" or row["nodes"].startswith("pairs"):
+                if row["nodes"] in WHOLE or row["nodes"].startswith("pairs"):
                     key = (row["attack"], row["query"], row["nodes"], row["metric"])
                     values.setdefault(key, []).append((row["value"], row["baseline"]))
         out = []
@@ -45,14 +55,16 @@ class ModelLeakage:
     def exceeds(self, auc: float) -> tuple[str, ...]:
         """Attacks whose mean area is certainly above a ceiling, by the lower end of Student's 95 % interval."""
         out = []
-        for query, attack in dict.fromkeys((row.query, row.attack) for row in self.audits[0].membership):
+        for query, attack, nodes in dict.fromkeys(
+            (row.query, row.attack, row.nodes) for row in self.audits[0].membership
+        ):
             areas = [
                 row.power.auc
                 for audit in self.audits
                 for row in audit.membership
-                if (row.query, row.attack, row.nodes) == (query, attack, "all") and row.power is not None
+                if (row.query, row.attack, row.nodes) == (query, attack, nodes) and row.power is not None
             ]
-            if attack != BLIND and len(areas) > 1:
+            if attack != BLIND and nodes in WHOLE and len(areas) > 1:
                 error = float(np.std(areas, ddof=1)) / len(areas) ** 0.5
                 if np.mean(areas) - student.ppf(0.975, len(areas) - 1) * error > auc:
                     out.append(f"{attack}, asked with {query}")
@@ -86,6 +98,7 @@ def model_leakage(
     seed: int = 0,
     device: str = "cpu",
     folder: Path | str | None = None,
+    neighbourhoods: int = 200,
 ) -> ModelLeakage:
     """Train graph networks on random halves of a graph, and attack some of them with the others as shadow models.
 
@@ -97,6 +110,7 @@ def model_leakage(
         seed: of subsets and training.
         device: "cpu" or "cuda".
         folder: where finished models are kept, so that a call that was stopped goes on.
+        neighbourhoods: nodes that G-BASE is played on, drawn at random; 0 leaves it out.
 
     Returns:
         The audits, and means over them.
@@ -109,19 +123,21 @@ def model_leakage(
         >>> model_leakage(load("digits"), shadows=2, targets=2, training=ShadowTraining(epochs=1)).exceeds(0.9)
         ()
     """
+    if neighbourhoods < 0:
+        raise InputError(f"neighbourhoods must be at least 0; found {neighbourhoods}")
     if not 2 <= targets <= shadows + 1:
         raise InputError(f"targets must be in 2..{shadows + 1}, one more than shadows; found {targets}")
     models = train_shadows(graph, shadows + 1, training=training, seed=seed, device=device, folder=folder)
-    audits = []
+    audits, drawn, compared = [], None, np.empty(0)
+    if neighbourhoods and graph.edges.size:
+        labelled = np.random.default_rng([seed, 2]).permutation(np.flatnonzero(graph.labels >= 0))
+        nodes = np.sort(labelled[:neighbourhoods])
+        drawn = draw_neighbourhoods(graph, nodes, node_priors(None, graph, models), seed=seed)
+        compared = drawn.compare(answers_of(models, graph, device))
     for target in range(targets):
         others = np.arange(len(models.members)) != target
-        left = Shadows(models.members[others], models.apart[others], models.joined[others])
-        apart, joined = (torch.from_numpy(each[target]).exp() for each in (models.apart, models.joined))
-
-        def answer(
-            _: torch.Tensor, edges: torch.Tensor, apart: torch.Tensor = apart, joined: torch.Tensor = joined
-        ) -> torch.Tensor:
-            return joined if edges.shape[1] else apart
-
-        audits.append(audit_model(answer, graph, models.members[target], shadows=left, seed=seed))
+        answers = {ALONE: models.apart[target]} | ({EDGES: models.joined[target]} if graph.edges.size else {})
+        asked = None if drawn is None else Asked(drawn, compared[:, :, [target]], compared[:, :, others])
+        given = {query: np.exp(each.astype(np.float64)) for query, each in answers.items()}
+        audits.append(report_of(given, graph, models.members[target], models.select(others), asked, seed))
     return ModelLeakage(tuple(audits))

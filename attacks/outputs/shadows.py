@@ -21,12 +21,15 @@ from torch.nn import functional
 
 from fgl_secure.errors import DeviceUnavailableError, InputError
 from fgl_secure.graph import Graph
-from fgl_secure.typing import Flags
+from fgl_secure.typing import Flags, Floats, Ids
 
 BATCH = 16
 """Models that are trained together."""
 SPARSE = 0.1
 """Features with a smaller share of entries other than zero are multiplied as a sparse matrix."""
+_NAMES = ("members", "apart", "joined", "first", "first_bias", "second", "second_bias")
+
+Singles = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +73,18 @@ class Shadows:
         members: bool [m, n], the nodes that each model was trained on.
         apart: float32 [m, n, c], log posteriors of all nodes, asked without edges.
         joined: float32 [m, n, c], log posteriors of all nodes, asked with all edges.
+        weights: float32 [m, d, h], [m, h], [m, h, c] and [m, c]: weights and biases of both layers.
     """
 
     members: Flags
-    apart: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-    joined: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+    apart: Singles
+    joined: Singles
+    weights: tuple[Singles, Singles, Singles, Singles]
+
+    def select(self, models: Flags | Ids) -> Shadows:
+        """Return some of the models."""
+        weights = self.weights[0][models], self.weights[1][models], self.weights[2][models], self.weights[3][models]
+        return Shadows(self.members[models], self.apart[models], self.joined[models], weights)
 
     def __repr__(self) -> str:
         return f"Shadows({len(self.members)} models, {self.members.shape[1]} nodes)"
@@ -122,14 +132,14 @@ def train_shadows(
         kept = None if folder is None else Path(folder) / f"{_key(graph, options, seed, start)}.npz"
         if kept is not None and kept.exists():
             with np.load(kept, allow_pickle=False) as stored:
-                parts.append((stored["members"], stored["apart"], stored["joined"]))
+                parts.append([stored[name] for name in _NAMES])
             continue
         part = batch.train(np.random.default_rng([seed, start]))
         parts.append(part)
         if kept is not None:
             _keep(kept, part)
-    members, apart, joined = (np.concatenate(each)[:count] for each in zip(*parts, strict=True))
-    return Shadows(members, apart, joined)
+    members, apart, joined, *weights = (np.concatenate(each)[:count] for each in zip(*parts, strict=True))
+    return Shadows(members, apart, joined, (weights[0], weights[1], weights[2], weights[3]))
 
 
 def _key(graph: Graph, options: ShadowTraining, seed: int, start: int) -> str:
@@ -140,27 +150,20 @@ def _key(graph: Graph, options: ShadowTraining, seed: int, start: int) -> str:
     return f"shadows-{digest.hexdigest()[:32]}-{start}"
 
 
-def _keep(path: Path, part: tuple[Flags, np.ndarray, np.ndarray]) -> None:
+def _keep(path: Path, part: list[np.ndarray]) -> None:
     """Write a batch whole or not at all, so that a call that is killed leaves no half of one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(f".{os.getpid()}.tmp")
     with unfinished.open("wb") as file:
-        np.savez(file, members=part[0], apart=part[1], joined=part[2])
+        np.savez(file, allow_pickle=False, **dict(zip(_NAMES, part, strict=True)))
     unfinished.replace(path)
 
 
-class _Batch:
-    """Trains `BATCH` models at a time on one graph."""
+class _Layers:
+    """Two convolutions of many models on subgraphs of one graph."""
 
-    def __init__(self, graph: Graph, options: ShadowTraining, device: torch.device) -> None:
-        self._options, self._device = options, device
-        self._labelled = np.flatnonzero(graph.labels >= 0)
-        self._classes = int(graph.labels.max(initial=-1)) + 1
-        if len(self._labelled) < 4:
-            raise InputError(f"graph must have at least 4 labelled nodes; found {len(self._labelled)}")
-        if len(np.unique(graph.labels[self._labelled])) < 2:
-            raise InputError("graph must have nodes of at least 2 classes; found 1")
-        n = graph.num_nodes
+    def __init__(self, graph: Graph, device: torch.device) -> None:
+        n, self._device = graph.num_nodes, device
         ends = np.concatenate([graph.edges, graph.edges[::-1], np.tile(np.arange(n), (2, 1))], axis=1)
         adjacency = sparse.csr_array((np.ones(ends.shape[1], np.float32), (ends[1], ends[0])), shape=(n, n))
         adjacency.data[:] = 1  # an edge in both directions is one edge
@@ -170,18 +173,84 @@ class _Batch:
         dense = torch.from_numpy(np.array(graph.features, dtype=np.float32)).to(device)
         self._features = _to_torch(features, device) if self._sparse else dense
         self._transposed = _to_torch(sparse.csr_array(features.T), device) if self._sparse else dense.T
+
+    def scale(self, present: torch.Tensor) -> torch.Tensor:
+        """Of each node's row and column in the normalised adjacency of the subgraph: 0 for absent nodes [n, b]."""
+        return present * (self._adjacency @ present).clamp(min=1).rsqrt()
+
+    def project(self, first: torch.Tensor) -> torch.Tensor:
+        """Features times the first weights [d, b, h]: [n, b, h]."""
+        return (self._features @ first.flatten(1)).view(-1, *first.shape[1:])
+
+    def propagate(self, values: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
+        """Each model's normalised adjacency times its values [n, b, k]; None stands for no edges."""
+        if scale is None:
+            return values
+        scaled = values * scale[:, :, None]
+        return (self._adjacency @ scaled.flatten(1)).view_as(values) * scale[:, :, None]
+
+    def answer(
+        self, projected: torch.Tensor, rest: tuple[torch.Tensor, ...], scale: torch.Tensor | None
+    ) -> torch.Tensor:
+        """Log posteriors [n, b, c] from projected features and the other weights."""
+        first_bias, second, second_bias = rest
+        hidden = (self.propagate(projected, scale) + first_bias).relu()
+        return (self.propagate(_times(hidden, second), scale) + second_bias).log_softmax(dim=2)
+
+
+class SubgraphAnswers:
+    """What shadow models answer on the subgraphs that sets of nodes induce.
+
+    Args:
+        shadows: the models.
+        graph: the graph that they were trained on.
+        device: "cpu" or "cuda".
+    """
+
+    def __init__(self, shadows: Shadows, graph: Graph, device: str = "cpu") -> None:
+        self._layers, self._models = _Layers(graph, torch.device(device)), []
+        self._device, self._labels = device, torch.from_numpy(np.maximum(graph.labels, 0)).to(device)
+        for start in range(0, len(shadows.members), BATCH):
+            some = (torch.from_numpy(each[start : start + BATCH]).to(device) for each in shadows.weights)
+            first, first_bias, second, second_bias = some
+            projected = self._layers.project(first.transpose(0, 1).contiguous())
+            self._models.append((projected, (first_bias, second, second_bias)))
+
+    def log_probabilities(self, present: Flags) -> Floats:
+        """Of each node's label: float64 [m, n], void for absent nodes."""
+        here = torch.from_numpy(present.astype(np.float32)).to(self._device)[:, None]
+        scale = self._layers.scale(here)
+        out = []
+        for projected, rest in self._models:
+            answers = self._layers.answer(projected, rest, scale)
+            out.append(answers.gather(2, self._labels[:, None, None].expand(-1, answers.shape[1], 1))[:, :, 0].T)
+        return np.asarray(torch.cat(out).double().cpu().numpy())
+
+
+class _Batch(_Layers):
+    """Trains `BATCH` models at a time on one graph."""
+
+    def __init__(self, graph: Graph, options: ShadowTraining, device: torch.device) -> None:
+        self._labelled = np.flatnonzero(graph.labels >= 0)
+        self._classes = int(graph.labels.max(initial=-1)) + 1
+        if len(self._labelled) < 4:
+            raise InputError(f"graph must have at least 4 labelled nodes; found {len(self._labelled)}")
+        if len(np.unique(graph.labels[self._labelled])) < 2:
+            raise InputError("graph must have nodes of at least 2 classes; found 1")
+        super().__init__(graph, device)
+        self._options = options
         self._onehot = functional.one_hot(torch.from_numpy(np.maximum(graph.labels, 0)), self._classes)
         self._onehot = self._onehot.to(device=device, dtype=torch.float32)[:, None]
 
-    def train(self, rng: np.random.Generator) -> tuple[Flags, np.ndarray, np.ndarray]:
-        """Members bool [BATCH, n] and log posteriors float32 [BATCH, n, c] without and with edges."""
+    def train(self, rng: np.random.Generator) -> list[np.ndarray]:
+        """What `Shadows` holds, of `BATCH` models."""
         options, n, d = self._options, self._onehot.shape[0], self._features.shape[1]
         members = np.zeros((BATCH, n), dtype=np.bool_)
         size = min(max(round(options.share * len(self._labelled)), 1), len(self._labelled) - 1)
         for row in members:
             row[rng.permutation(self._labelled)[:size]] = True
         mask = torch.from_numpy(members.T.astype(np.float32)).to(self._device)
-        scale = mask * (self._adjacency @ mask).clamp(min=1).rsqrt()
+        scale = self.scale(mask)
         generator = torch.Generator(self._device).manual_seed(int(rng.integers(2**62)))
         shapes = ((d, BATCH, options.hidden), (BATCH, 1, options.hidden), (BATCH, options.hidden, self._classes))
         first, _, second = (torch.empty(shape, device=self._device) for shape in shapes)
@@ -197,17 +266,12 @@ class _Batch:
         for _ in range(options.epochs):
             self._set_gradients(parameters, scale, weight, generator)
             adam.step()
-        everywhere = torch.ones_like(mask)
-        joined = everywhere * (self._adjacency @ everywhere).rsqrt()
-        answers = [self._answer(parameters, each) for each in (None, joined)]
-        return members, answers[0], answers[1]
-
-    def _propagate(self, values: torch.Tensor, scale: torch.Tensor | None) -> torch.Tensor:
-        """Each model's normalised adjacency times its values [n, b, k]; None stands for no edges."""
-        if scale is None:
-            return values
-        scaled = values * scale[:, :, None]
-        return (self._adjacency @ scaled.flatten(1)).view_as(values) * scale[:, :, None]
+        projected, joined = self.project(first), self.scale(torch.ones_like(mask[:, :1]))
+        answers = [self.answer(projected, parameters[1:], scale).transpose(0, 1) for scale in (None, joined)]
+        return [
+            members,
+            *(each.contiguous().cpu().numpy() for each in (*answers, first.transpose(0, 1), *parameters[1:])),
+        ]
 
     def _set_gradients(
         self,
@@ -218,27 +282,21 @@ class _Batch:
     ) -> None:
         """The gradient of each model's mean cross-entropy over its own training nodes."""
         first, first_bias, second, second_bias = parameters
-        z = self._propagate((self._features @ first.flatten(1)).view(-1, *first.shape[1:]), scale) + first_bias
+        z = self.propagate(self.project(first), scale) + first_bias
         passes = (z > 0).to(z.dtype)
         if self._options.dropout:
             passes *= torch.rand(z.shape, generator=generator, device=z.device) >= self._options.dropout
             passes /= 1 - self._options.dropout
         hidden = z * passes
-        logits = self._propagate(_times(hidden, second), scale) + second_bias
+        logits = self.propagate(_times(hidden, second), scale) + second_bias
         slope = (logits.softmax(dim=2) - self._onehot) * weight
         second_bias.grad = slope.sum(dim=0)
-        slope = self._propagate(slope, scale)
+        slope = self.propagate(slope, scale)
         second.grad = torch.einsum("nbh,nbc->bhc", hidden, slope)
         slope = _times(slope, second.transpose(1, 2)) * passes
         first_bias.grad = slope.sum(dim=0)
-        slope = self._propagate(slope, scale)
+        slope = self.propagate(slope, scale)
         first.grad = (self._transposed @ slope.flatten(1)).view_as(first)
-
-    def _answer(self, parameters: tuple[torch.Tensor, ...], scale: torch.Tensor | None) -> np.ndarray:
-        first, first_bias, second, second_bias = parameters
-        z = self._propagate((self._features @ first.flatten(1)).view(-1, *first.shape[1:]), scale) + first_bias
-        logits = self._propagate(_times(z.relu(), second), scale) + second_bias
-        return logits.log_softmax(dim=2).transpose(0, 1).contiguous().cpu().numpy()
 
 
 def _times(values: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:

@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=int, default=200, metavar="N", help="steps of training")
     add("--weight-decay", type=float, default=5e-4, metavar="W", help="of Adam")
     add("--dropout", type=float, default=0.5, metavar="P", help="share of hidden entries that are dropped")
+    add("--neighbourhoods", type=int, default=200, metavar="N",
+        help="nodes that G-BASE asks about, drawn at random; 0 leaves it out")  # fmt: skip
     add("--ceiling", type=float, default=None, metavar="AUC",
         help="exit with status 3 if an attack's area is certainly larger; None for no ceiling")  # fmt: skip
     add("--seed", type=int, default=0, metavar="S", help="of training nodes and training")
@@ -73,7 +75,7 @@ def _audit(chosen: argparse.Namespace, training: ShadowTraining) -> ModelAudit |
     if chosen.normalise:
         sums = np.abs(graph.features).sum(axis=1, keepdims=True)
         graph = Graph.from_arrays(graph.name, graph.features / np.where(sums > 0, sums, 1), graph.labels, graph.edges)
-    options: dict[str, Any] = {name: getattr(chosen, name) for name in ("shadows", "seed", "device")}
+    options: dict[str, Any] = {name: getattr(chosen, name) for name in ("shadows", "seed", "device", "neighbourhoods")}
     options |= {"training": training, "folder": chosen.models}
     with show_progress(quiet=chosen.quiet) as phases:
         if chosen.answers is not None:

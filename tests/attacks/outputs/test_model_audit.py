@@ -34,11 +34,18 @@ SHADOWS = train_shadows(GRAPH, 17, training=QUICK)
 
 
 def _others() -> Any:
-    return type(SHADOWS)(SHADOWS.members[:-1], SHADOWS.apart[:-1], SHADOWS.joined[:-1])
+    return SHADOWS.select(np.arange(16))
 
 
-def _target(_features: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
-    return torch.from_numpy(SHADOWS.joined[-1] if edges.shape[1] else SHADOWS.apart[-1]).exp()
+def _target(features: torch.Tensor, edges: torch.Tensor) -> torch.Tensor:
+    """The last model, as a function of its input."""
+    first, first_bias, second, second_bias = (torch.from_numpy(each[-1]) for each in SHADOWS.weights)
+    adjacency = torch.eye(NODES)
+    adjacency[edges[0], edges[1]] = adjacency[edges[1], edges[0]] = 1
+    scale = adjacency.sum(1).rsqrt()
+    adjacency = scale[:, None] * adjacency * scale
+    hidden = (adjacency @ (features.float() @ first) + first_bias).relu()
+    return (adjacency @ (hidden @ second) + second_bias).softmax(1)
 
 
 def test_a_model_that_remembers_its_nodes_shows_them() -> None:
@@ -56,7 +63,14 @@ def test_a_model_that_remembers_its_nodes_shows_them() -> None:
     blind = rows["blind", "nothing"].power
     assert blind is not None
     assert blind.auc_interval.low < 0.55
-    assert {each.partition(", asked with ")[2] for each in audit.exceeds(0.6)} == {"features", "features and edges"}
+    queries = {each.partition(", asked with ")[2] for each in audit.exceeds(0.6)}
+    assert queries == {"features", "features and edges", "subgraphs"}
+    subgraphs = next(row for row in audit.membership if row.attack == "G-BASE")
+    assert subgraphs.power is not None
+    assert subgraphs.null_auc is not None
+    assert subgraphs.shadow_auc is not None
+    assert abs(subgraphs.null_auc - 0.5) < 0.1
+    assert subgraphs.shadow_auc > 0.7
     assert audit.worst.attack != "blind"
     assert audit.accuracy[0] > audit.accuracy[1]
     union = rows["union", "features"].union
@@ -95,7 +109,7 @@ def test_figures_form_a_table() -> None:
     columns = ["attack", "query", "nodes", "metric", "value", "low", "high", "fpr", "baseline", "null", "positive"]
     assert list(frame.columns) == columns
     controlled = frame[(frame.metric == "auc") & frame.null.notna()]
-    assert len(controlled) == 8  # four attacks, asked with and without edges
+    assert len(controlled) == 9  # four attacks, asked with and without edges, and G-BASE
     assert (controlled.positive > controlled.null).all()
     assert len(frame) == len(audit.rows())
     assert ((frame.low <= frame.value) & (frame.value <= frame.high)).all()
