@@ -5,7 +5,8 @@
     print(audit_model(lambda x, edges: model(x, edges).softmax(1), data, data.train_mask))
 
 `audit_model` runs all attacks on one model, and `model_leakage` on several that it trains itself. `train_shadows`
-trains the shadow models that they stand on. The modules `membership` and `links` have the single scores.
+trains the shadow models that they stand on. The modules `membership`, `neighbourhoods` and `links` have the single
+scores.
 """
 
 from __future__ import annotations
