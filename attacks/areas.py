@@ -76,10 +76,10 @@ def area_interval(value: float, rankings: Sequence[Ranking], counts: Ids, size: 
         won, all_of = (
             np.stack(part) for part in zip(*(item.weigh_comparisons(weights) for item in rankings), strict=True)
         )
-        there = np.where(all_of > 0, counts[:, None], 0)
+        masked = np.where(all_of > 0, counts[:, None], 0)
         areas = np.divide(won, all_of, out=np.zeros_like(won), where=all_of > 0)
-        some = there.any(axis=0)
-        draws.append((areas * there).sum(axis=0)[some] / there.sum(axis=0)[some])
+        nonempty = masked.any(axis=0)
+        draws.append((areas * masked).sum(axis=0)[nonempty] / masked.sum(axis=0)[nonempty])
     gains = np.concatenate(draws)
     low, high = np.percentile(gains, (2.5, 97.5)) if len(gains) else (0.0, 1.0)
     if high - low < 1e-12:
@@ -165,7 +165,7 @@ def share_of_labels(metric: str, guess: Ids, nodes: Ids, truth: StructureTruth) 
     return (share_right(metric, guess == actual, nodes, f"{metric} are read.", random=random, prior=prior),)
 
 
-def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], nodes: Ids, what: str) -> Measurement:
+def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], nodes: Ids, text: str) -> Measurement:
     """Twice the area under the curve less one, with a bootstrap interval over nodes.
 
     Args:
@@ -173,11 +173,11 @@ def ranking_of_nodes(metric: str, scores: Floats, positive: NDArray[np.bool_], n
         scores: float64 [k], high where the observer believes that a node is of the kind.
         positive: bool [k], whether it is; both kinds must be there.
         nodes: int64 [k], the node of each, which several observers may speak of.
-        what: the two kinds in words.
+        text: the two kinds in words.
     """
     value = area(scores[positive], scores[~positive])
     units, unit = np.unique(nodes, return_inverse=True)
     fewer = min(len(np.unique(nodes[positive])), len(np.unique(nodes[~positive])))
     interval = area_interval(value, [Ranking(unit[None], scores, positive)], np.ones(1, np.int64), len(units), fewer)
-    finding = f"{what} are told apart with an area under the curve of {value:.3f}."
+    finding = f"{text} are told apart with an area under the curve of {value:.3f}."
     return Measurement.of_area(metric, value, interval, len(units), finding)

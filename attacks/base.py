@@ -36,7 +36,7 @@ class Truth(ABC):
 
     @abstractmethod
     def permute(self, seed: int) -> Self:
-        """The same truth with every secret at somebody else: what a score must be at chance on, whatever the guess."""
+        """The same truth with every secret at another party: what a score must be at chance on, whatever the guess."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Measurement:
     def of_share(
         cls,
         metric: str,
-        found: Proportion,
+        share: Proportion,
         finding: str,
         *,
         random: float = 0.0,
@@ -83,7 +83,7 @@ class Measurement:
         context: bool = False,
     ) -> Self:
         """A share of secrets that were recovered; arguments as for the class."""
-        value, interval, n = found.value, found.interval, found.n
+        value, interval, n = share.value, share.interval, share.n
         return cls(metric, value, interval, n, random, prior, reachable, True, finding, context)
 
     @classmethod
@@ -93,18 +93,18 @@ class Measurement:
         return cls(metric, 2 * area - 1, bounds, n, 0.0, prior, 1.0, False, finding)
 
     @classmethod
-    def of_advantage(cls, metric: str, found: Proportion, alarms: float, finding: str) -> Self:
-        """A difference of two rates that nobody has without the transcript.
+    def of_advantage(cls, metric: str, advantage: Proportion, alarms: float, finding: str) -> Self:
+        """A difference of two rates that no party has without the transcript.
 
         Args:
             metric: what is measured.
-            found: the difference, with its arms.
+            advantage: the difference, with its arms.
             alarms: the second rate.
             finding: the figure in one plain sentence.
         """
-        value, interval, arms = found.value, found.interval, found.arms
+        value, interval, arms = advantage.value, advantage.interval, advantage.arms
         rates = None if arms is None else (*arms, alarms)
-        return cls(metric, value, interval, found.n, 0.0, 0.0, 1.0, False, finding, arms=rates)
+        return cls(metric, value, interval, advantage.n, 0.0, 0.0, 1.0, False, finding, arms=rates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +178,7 @@ class Attack(ABC, Generic[Guess, Secrets]):
 
         Args:
             view: what the observers saw, and nothing else.
-            public: parameters of the scheme that everybody knows.
+            public: parameters of the scheme that every party knows.
 
         Returns:
             The guess, or None where the view holds nothing that this attack can use.
@@ -204,7 +204,7 @@ class InformedAttack(Attack[Guess, Secrets], Generic[Guess, Known, Secrets]):
         """The best guess from the knowledge alone, which is scored for the prior: what messages add is the rest.
 
         Override it, or say on the card why there is none (`Card.tells_nothing`); where neither is done, records say
-        that nobody has looked at what the knowledge tells by itself.
+        that no party has looked at what the knowledge tells by itself.
 
         Args:
             guess: of `infer_with`, for its shape alone: whom it speaks of, and how many claims it makes.
@@ -225,7 +225,7 @@ def guess_of(
     Args:
         attack: what guesses.
         view: what the observers saw.
-        public: parameters of the scheme that everybody knows.
+        public: parameters of the scheme that every party knows.
         knowledge: what may be known beside the view, at most one object of a type.
     """
     if not isinstance(attack, InformedAttack):

@@ -41,28 +41,28 @@ def score_claimed_edges(guess: ClaimedEdges, truth: MessageTruth, *, crossing: b
         truth: with the edges along which messages were sent.
         crossing: whether only pairs of devices in different silos count.
     """
-    devices, there = len(truth.silo_of), truth.edges
+    devices, actual = len(truth.silo_of), truth.edges
     source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (guess.sources, guess.targets))
     pairs = devices * (devices - 1)
     if crossing:
-        there = there[:, crosses_silos(truth)]
+        actual = actual[:, crosses_silos(truth)]
         abroad = truth.silo_of[source] != truth.silo_of[target]
         source, target = source[abroad], target[abroad]
         sizes = np.bincount(truth.silo_of)
         pairs = devices * devices - int((sizes * sizes).sum())
-    claimed, edges = np.unique(source * devices + target), np.unique(there[0] * devices + there[1])
+    claimed, edges = np.unique(source * devices + target), np.unique(actual[0] * devices + actual[1])
     right, read = np.isin(claimed, edges, assume_unique=True), np.isin(edges, claimed, assume_unique=True)
-    what = "cross-silo messages" if crossing else "messages"
+    kind = "cross-silo messages" if crossing else "messages"
     finding = (
         f"{len(claimed):,} pairs of devices are taken for neighbours, {int(right.sum()):,} of them rightly; there are "
-        f"{len(edges):,} {what}."
+        f"{len(edges):,} {kind}."
     )
     apart = np.stack([edges // devices, edges % devices]), np.stack([claimed // devices, claimed % devices])
     return _figures(read, right, *apart, pairs, devices, finding)
 
 
 def _figures(
-    read: NDArray[np.bool_], right: NDArray[np.bool_], there: Ids, claimed: Ids, pairs: int, nodes: int, finding: str,
+    read: NDArray[np.bool_], right: NDArray[np.bool_], actual: Ids, claimed: Ids, pairs: int, nodes: int, finding: str,
     reach: float = 1.0,
 ) -> tuple[Measurement, ...]:  # fmt: skip
     """Precision, if anything is claimed, recall and advantage.
@@ -70,20 +70,22 @@ def _figures(
     Args:
         read: bool [m], which edges are claimed.
         right: bool [k], which claims are edges.
-        there: int64 [2, m], ends of the edges.
+        actual: int64 [2, m], ends of the edges.
         claimed: int64 [2, k], ends of the claims.
         pairs: how many pairs could be edges.
         nodes: how many nodes there are.
         finding: the figures in words.
         reach: the share of the edges that a complete break would find.
     """
-    recall = node_block_proportion(read, there, nodes, seed=0)
-    wrong, others = claimed[:, ~right], max(pairs - len(read), 0)
-    gain = pair_advantage(read, there, wrong, others, nodes, seed=0)
+    recall = node_block_proportion(read, actual, nodes, seed=0)
+    errors, others = claimed[:, ~right], max(pairs - len(read), 0)
+    gain = pair_advantage(read, actual, errors, others, nodes, seed=0)
     random, density = len(right) / max(pairs, 1), len(read) / max(pairs, 1)
     figures = (
         Measurement.of_share("recall", recall, finding, random=random, prior=random, reachable=reach),
-        replace(Measurement.of_advantage("advantage", gain, wrong.shape[1] / max(others, 1), finding), reachable=reach),
+        replace(
+            Measurement.of_advantage("advantage", gain, errors.shape[1] / max(others, 1), finding), reachable=reach
+        ),
     )
     if not len(right):
         return figures
@@ -129,9 +131,9 @@ def score_foreign_edges(
     """
     nodes = len(truth.silo_of)
     client, lower, upper = foreign_edges(truth)
-    there, claimed = ((c * nodes + a) * nodes + b for c, a, b in (
+    actual, claimed = ((c * nodes + a) * nodes + b for c, a, b in (
         (client, lower, upper), (guess.clients, guess.lower, guess.upper)))  # fmt: skip
-    read, right = np.isin(there, claimed), np.isin(claimed, there)
+    read, right = np.isin(actual, claimed), np.isin(claimed, actual)
     sizes = nodes - np.bincount(truth.silo_of)
     pairs = int((sizes * (sizes - 1) // 2).sum())
     finding = (
@@ -188,8 +190,8 @@ def _explained_by(known: Floats, error: Floats, change: Floats, later: Floats, s
     offset = np.arange(len(a)) - np.repeat(np.cumsum(stop - start) - (stop - start), stop - start)
     b = order[np.repeat(start, stop - start) + offset]
     a, b = a[a < b], b[a < b]
-    off = np.abs(known[a] + known[b] - targets).max(axis=1, initial=0.0)
-    fits = off <= slack + error[a] + error[b]
+    distance = np.abs(known[a] + known[b] - targets).max(axis=1, initial=0.0)
+    fits = distance <= slack + error[a] + error[b]
     if len(one) + int(fits.sum()) != 1:
         return np.empty(0, dtype=np.int64)
     return one.astype(np.int64) if len(one) else np.concatenate([a[fits], b[fits]])
@@ -214,9 +216,9 @@ def explained_edges(
             _explained_by(rows, MARGIN * known.error, change[w], later[w], MARGIN * slack[w]) for change in changes
         ]
         if sum(map(len, result)) == max(map(len, result)):  # by one reading alone
-            which = np.concatenate(result)
-            ends.append(np.full(len(which), node))
-            others.append(known.nodes[which])
+            ends_of_pairs = np.concatenate(result)
+            ends.append(np.full(len(ends_of_pairs), node))
+            others.append(known.nodes[ends_of_pairs])
     return ForeignEdges.of_client(client, np.concatenate(ends), np.concatenate(others))
 
 
@@ -226,10 +228,10 @@ def edges_of_known_surroundings(truth: DeviceTruth) -> NDArray[np.bool_]:
     edges, silo_of = undirected_adjacency(truth.edges, len(truth.silo_of)).astype(np.float64), truth.silo_of
     closed = np.zeros((int(silo_of.max()) + 1, len(silo_of)), dtype=np.bool_)
     for index in range(len(closed)):
-        own = silo_of == index
-        crossing = edges[np.flatnonzero(own)][:, np.flatnonzero(~own)]
+        is_own = silo_of == index
+        crossing = edges[np.flatnonzero(is_own)][:, np.flatnonzero(~is_own)]
         outside = np.flatnonzero(crossing.sum(axis=0))
-        read = np.zeros(len(own), dtype=np.bool_)
-        read[np.flatnonzero(~own)[outside]] = determined_unknowns(row_basis(crossing[:, outside].toarray()))
-        closed[index] = read & ((edges @ (~(read | own)).astype(np.float64)) == 0)
+        read = np.zeros(len(is_own), dtype=np.bool_)
+        read[np.flatnonzero(~is_own)[outside]] = determined_unknowns(row_basis(crossing[:, outside].toarray()))
+        closed[index] = read & ((edges @ (~(read | is_own)).astype(np.float64)) == 0)
     return np.asarray(closed[client, lower] | closed[client, upper])

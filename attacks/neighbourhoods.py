@@ -78,9 +78,9 @@ class ClientEdges:
     @property
     def crossing(self) -> sparse.csr_array:
         """The edges to nodes of other clients: 0/1 CSR [n, n]."""
-        kept = sparse.csr_array(self.neighbours @ sparse.diags_array((~self.owned).astype(np.float64)))
-        kept.eliminate_zeros()
-        return kept
+        crossing = sparse.csr_array(self.neighbours @ sparse.diags_array((~self.owned).astype(np.float64)))
+        crossing.eliminate_zeros()
+        return crossing
 
 
 def clients_of(view: View) -> tuple[ClientEdges, ...]:
@@ -147,24 +147,24 @@ def rows_by_layer(
     if not parts or not all(parts):
         return None
     tables = [stack_rows(tuple(part)).of(client.observer) for part in parts]
-    values, there = np.zeros((len(layers), n, tables[0].shape[1] - 1)), np.ones(n, dtype=np.bool_)
+    values, in_all_layers = np.zeros((len(layers), n, tables[0].shape[1] - 1)), np.ones(n, dtype=np.bool_)
     for index, rows in enumerate(tables):
         nodes = rows[:, 0].astype(np.int64)
         values[index, nodes] = rows[:, 1:]
-        there &= np.isin(np.arange(n), nodes)
-    return values, there
+        in_all_layers &= np.isin(np.arange(n), nodes)
+    return values, in_all_layers
 
 
 def received_terms(view: View, client: ClientEdges, layer: int) -> dict[int, sparse.csr_array]:
-    """What each other client sent a client of a power in the clear, float64 CSR [n, n] by index of the sender."""
-    n, own = len(client.owned), np.flatnonzero(client.owned)
+    """What each other client sent a client of a power in plaintext, float64 CSR [n, n] by index of the sender."""
+    n, own_nodes = len(client.owned), np.flatnonzero(client.owned)
     terms: dict[int, sparse.csr_array] = {}
     for batch in view.messages(Phase.HOP_ENTRIES, layer=layer):
         is_own = batch.observers == client.observer
         senders, payload = view.parties.index_of(batch.senders[is_own], Role.SILO), np.asarray(batch.payload)[is_own]
         for sender in np.unique(senders).tolist():
             entries = payload[senders == sender]
-            index = (own[entries[:, 0].astype(np.int64)], entries[:, 1].astype(np.int64))
+            index = (own_nodes[entries[:, 0].astype(np.int64)], entries[:, 1].astype(np.int64))
             share = sparse.csr_array((entries[:, 2], index), shape=(n, n))
             terms[sender] = sparse.csr_array(terms[sender] + share) if sender in terms else share
     return terms

@@ -56,7 +56,7 @@ def score_recovered_rows(guess: Iterable[RecoveredRows], truth: MessageTruth) ->
     Embeddings (forward) and gradients (backward) are scored apart. Rows of zeros are left out: the gradient of a
     device without a training label is no secret. The interval resamples senders, since one embedding sent to many
     neighbours is one secret. Where senders have no name, the share is of devices whose row is among those that are
-    claimed for anybody. Random guessing of a whole row succeeds with probability modulus^-d, taken as 0; the
+    claimed for any party. Random guessing of a whole row succeeds with probability modulus^-d, taken as 0; the
     prior is the share of the most frequent row, which is what a guess without the transcript achieves at best.
     """
     batches = tuple(guess)
@@ -132,7 +132,7 @@ def share_right(
     metric: str,
     right: NDArray[np.bool_],
     units: Ids | None,
-    what: str,
+    text: str,
     *,
     prior: float = 0.0,
     random: float = 0.0,
@@ -144,21 +144,21 @@ def share_right(
         metric: what the figure is called.
         right: bool [k].
         units: int64 [k], what claims that depend on each other have in common; None where none do.
-        what: what is right, in a sentence with the two numbers at {}, or else at its beginning.
+        text: what is right, in a sentence with the two numbers at {}, or else at its beginning.
         prior: the share that is right of the best claims without messages.
         random: the same of random claims.
         reachable: the share that a complete break would have.
     """
     hits = int(right.sum())
     share = exact_proportion(hits, len(right)) if units is None else clustered_proportion(right, units, seed=0)
-    finding = (what if "{}" in what else f"{{}} {what}").format(f"{hits:,} of {len(right):,}")
+    finding = (text if "{}" in text else f"{{}} {text}").format(f"{hits:,} of {len(right):,}")
     return Measurement.of_share(metric, share, finding, random=random, prior=prior, reachable=reachable)
 
 
-def share_of_numbers(metric: str, claimed: Ids, actual: Ids, units: Ids, what: str) -> Measurement:
+def share_of_numbers(metric: str, claimed: Ids, actual: Ids, units: Ids, text: str) -> Measurement:
     """The share of whole numbers that are right; the prior is the most frequent one, see `share_right`."""
     prior, random = largest_share(actual[:, None]), 1 / max(int(actual.max(initial=1)), 1)
-    return share_right(metric, claimed == actual, units, what, prior=prior, random=random)
+    return share_right(metric, claimed == actual, units, text, prior=prior, random=random)
 
 
 def _match_numbers(these: Ids, those: Ids) -> NDArray[np.bool_]:

@@ -150,8 +150,8 @@ def _blocks(equations: Equations) -> list[_EquationBlock]:
     parts, label = connected_components(joined, directed=False) if matrix.nnz else (0, np.empty(0, dtype=np.int64))
     blocks = []
     for part in range(parts):
-        here = np.flatnonzero(label == part)
-        rows, columns = here[here < sums], here[here >= sums] - sums
+        members = np.flatnonzero(label == part)
+        rows, columns = members[members < sums], members[members >= sums] - sums
         if len(rows) > 1 and lone[columns].any():
             blocks.append(_EquationBlock(rows.astype(np.int64), first[columns], lone[columns]))
     return blocks
@@ -160,13 +160,13 @@ def _blocks(equations: Equations) -> list[_EquationBlock]:
 def _apart(matrix: sparse.csr_array) -> tuple[Ids, NDArray[np.bool_]]:
     """Of unknowns with equal columns the first, int64 [m], and whether it is the only one; unknowns in no sum go."""
     rng = np.random.default_rng(0)
-    whole = sparse.csr_array(matrix.astype(np.int64))
-    marks = rng.integers(-(2**62), 2**62, size=(whole.shape[0], 2))
-    columns = np.asarray(whole.T @ marks)  # equal columns have equal marks; others differ but for one case in 2^100
-    there = np.flatnonzero(np.bincount(whole.indices, minlength=whole.shape[1]))
-    _, first, counts = np.unique(columns[there], axis=0, return_index=True, return_counts=True)
-    order = np.argsort(there[first])
-    return there[first][order].astype(np.int64), (counts == 1)[order]
+    integers = sparse.csr_array(matrix.astype(np.int64))
+    marks = rng.integers(-(2**62), 2**62, size=(integers.shape[0], 2))
+    columns = np.asarray(integers.T @ marks)  # equal columns have equal marks; others differ, up to 2^-100
+    used_columns = np.flatnonzero(np.bincount(integers.indices, minlength=integers.shape[1]))
+    _, first, counts = np.unique(columns[used_columns], axis=0, return_index=True, return_counts=True)
+    order = np.argsort(used_columns[first])
+    return used_columns[first][order].astype(np.int64), (counts == 1)[order]
 
 
 def _solve_block(equations: Equations, block: _EquationBlock) -> DeterminedRows:
@@ -206,9 +206,9 @@ class SolvedRows:
     def share_of_nodes(self, right: NDArray[np.bool_], finding: str) -> Measurement:
         """How many of the nodes that are asked about are read, the size of the leak: bool [k] says which rows are."""
         read = np.bincount(self.system[right], minlength=len(self.touched))
-        which = np.repeat(np.arange(len(read)), self.touched)
-        number = np.arange(len(which)) - np.repeat(np.cumsum(self.touched) - self.touched, self.touched)
-        share = clustered_proportion(number < read[which], self.targets[which], seed=0)
+        row_numbers = np.repeat(np.arange(len(read)), self.touched)
+        number = np.arange(len(row_numbers)) - np.repeat(np.cumsum(self.touched) - self.touched, self.touched)
+        share = clustered_proportion(number < read[row_numbers], self.targets[row_numbers], seed=0)
         reach = int(self.exposed.sum()) / max(int(self.touched.sum()), 1)
         return Measurement.of_share("nodes exposed", share, finding, reachable=reach, context=True)
 
@@ -216,7 +216,7 @@ class SolvedRows:
 def exact_rows(nodes: Ids, values: Floats, secret: Floats, close: float) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Which claimed rows are right up to a relative distance, and for which the most frequent row would be.
 
-    Where no two of the claimed nodes have the same row, none is frequent: nobody could guess it.
+    Where no two of the claimed nodes have the same row, none is frequent: no party could guess it.
 
     Args:
         nodes: int64 [k].
@@ -229,7 +229,7 @@ def exact_rows(nodes: Ids, values: Floats, secret: Floats, close: float) -> tupl
     """
     if not len(nodes):
         return np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_)
-    off = np.linalg.norm(values - secret, axis=1)
+    distance = np.linalg.norm(values - secret, axis=1)
     rows, counts = np.unique(secret[np.unique(nodes, return_index=True)[1]], axis=0, return_counts=True)
     common = (secret == rows[counts.argmax()]).all(axis=1) & (counts.max() > 1)
-    return off <= close * np.linalg.norm(secret, axis=1), np.asarray(common)
+    return distance <= close * np.linalg.norm(secret, axis=1), np.asarray(common)

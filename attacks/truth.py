@@ -111,8 +111,8 @@ class StructureTruth(DeviceTruth):
             graph: who has what.
             embeddings: what enters the sums, by step; nothing unless given.
         """
-        everyone = np.arange(graph.num_devices, dtype=np.int64)
-        rest = (graph.labels, graph.train_mask.copy(), everyone, embeddings or {})
+        nodes = np.arange(graph.num_devices, dtype=np.int64)
+        rest = (graph.labels, graph.train_mask.copy(), nodes, embeddings or {})
         return cls(graph.silo_of, graph.edges, parties, *rest)
 
 
@@ -169,7 +169,7 @@ class GradientTruth(DeviceTruth):
 
     @classmethod
     def of(cls, graph: FederatedGraph) -> GradientTruth:
-        """The truth of a graph over which nobody has taken a gradient yet."""
+        """The truth of a graph over which no party has taken a gradient yet."""
         return cls(graph.silo_of, graph.edges, graph.labels, graph.features)
 
     def permute(self, seed: int) -> GradientTruth:
@@ -187,7 +187,7 @@ class UpdateTruth(Truth):
 
     def permute(self, seed: int) -> UpdateTruth:  # noqa: ARG002  # clients move on by one
         """Every client's updates at the next client."""
-        return UpdateTruth(_each(self.updates, moved_on))
+        return UpdateTruth(_each(self.updates, shift_rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -210,7 +210,7 @@ class ProxyTruth(Truth):
 
     def permute(self, seed: int) -> ProxyTruth:  # noqa: ARG002  # clients move on by one
         """Every client's nodes at the next client."""
-        return ProxyTruth(moved_on(self.labelled), moved_on(self.singles), moved_on(self.added), self.sizes)
+        return ProxyTruth(shift_rows(self.labelled), shift_rows(self.singles), shift_rows(self.added), self.sizes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -232,10 +232,10 @@ class VirtualNodeTruth(Truth):
     def permute(self, seed: int) -> VirtualNodeTruth:  # noqa: ARG002  # clients and labels move on by one
         """Every client's secrets at the next client, and every label's share at the next label."""
         secrets = (self.clients, self.label_shares, self.population)
-        return VirtualNodeTruth(*(None if secret is None else moved_on(secret) for secret in secrets))  # type: ignore[arg-type]  # clients are there
+        return VirtualNodeTruth(*(None if secret is None else shift_rows(secret) for secret in secrets))  # type: ignore[arg-type]  # clients are there
 
 
-def moved_on(rows: NDArray[Any]) -> NDArray[Any]:
+def shift_rows(rows: NDArray[Any]) -> NDArray[Any]:
     """Rows of clients or classes, each at the next one."""
     return np.roll(rows, 1, axis=0)
 

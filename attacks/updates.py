@@ -1,4 +1,4 @@
-"""What a server sees of clients' updates, each in the clear or only their sum, and two updates that it suspects."""
+"""What a server sees of clients' updates, each in plaintext or only their sum, and two updates that it suspects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Suspects:
 
 
 def vectors_of(view: View, fits: Callable[[int], bool] = bool) -> dict[int, tuple[Ids, Floats]]:
-    """What single clients sent in the clear, by round in ascending order; figures that score a model are left out.
+    """What single clients sent in plaintext, by round in ascending order; figures that score a model are left out.
 
     Args:
         view: of the server.

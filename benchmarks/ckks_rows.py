@@ -17,7 +17,7 @@ SLOTS = DEGREE // 2
 
 
 class RowVectors:
-    """The receiver's context, with its secret key, and the public copy of everybody else."""
+    """The receiver's context, with its secret key, and the public copy of every other party."""
 
     __slots__ = ("_private", "_public", "context_bytes")
 

@@ -1,4 +1,4 @@
-"""What a protocol costs: the median training round under it, as a ratio to the same round in the clear.
+"""What a protocol costs: the median training round under it, as a ratio to the same round in plaintext.
 
 Both train from the same seed in the same process, and so does plain PyTorch Geometric. They take turns, round by
 round, so that whatever else the machine does hits all; a ratio is the median of the pairs. Accuracies of the first two
@@ -51,7 +51,7 @@ def main() -> None:
         "dataset": prepared.graph.graph.name,
         "device": _device_name(prepared.device),
         "devices": prepared.graph.num_devices,
-        "messages_per_layer": int(prepared.heard.edges.shape[1]),
+        "messages_per_layer": int(prepared.message_graph.edges.shape[1]),
         "epochs": args.epochs,
         "test_accuracy": {args.scheme: _accuracy(secured, args.epochs), BASELINE: _accuracy(clear, args.epochs)},
         "seconds_per_round": dict(zip(works, np.median(seconds, axis=0).tolist(), strict=True)),

@@ -101,12 +101,12 @@ Make = Callable[[Collectives], TermSums]
 def _ways(graph: FederatedGraph, hops: int) -> Mapping[str, tuple[Scheme, Make, int]]:
     most = SETTINGS.most_a_row(CLIENTS)
     ways: dict[str, tuple[Scheme, Make, int]] = {
-        SKETCHES: (Ckks(), lambda talk: SummedTerms(talk, most), hops),
-        "pairwise masking, sketches": (PairwiseMasking(), lambda talk: SummedTerms(talk, most), hops),
+        SKETCHES: (Ckks(), lambda comm: SummedTerms(comm, most), hops),
+        "pairwise masking, sketches": (PairwiseMasking(), lambda comm: SummedTerms(comm, most), hops),
         "in the clear": (Plaintext(), ClearTerms, hops),
     }
     if graph.num_devices <= DENSE_NODES:
-        ways["ckks, dense"] = (Ckks(), lambda talk: SummedTerms(talk, dense=True), DENSE_HOPS)
+        ways["ckks, dense"] = (Ckks(), lambda comm: SummedTerms(comm, dense=True), DENSE_HOPS)
     return ways
 
 
@@ -118,18 +118,18 @@ class Exchanging(Program):
     """Nothing but the exchange, a hop a round.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         make: how a client gets the sum of the others' terms.
     """
 
-    def __init__(self, talk: Collectives, make: Make) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, make: Make) -> None:
+        super().__init__(comm)
         self._make = make
         self.exchange: HopExchange | None = None
 
     def begin(self) -> None:
         """Who has which node."""
-        self.exchange = HopExchange(self.talk, SETTINGS, self._make(self.talk))
+        self.exchange = HopExchange(self.comm, SETTINGS, self._make(self.comm))
 
     def round(self, number: int) -> bool:
         """The next hop."""
@@ -146,7 +146,7 @@ class Exchanging(Program):
 def _measure_hops(graph: FederatedGraph, scheme: Scheme, make: Make, hops: int) -> ExchangeCost:
     """Runs hops 2 to `hops`, pruned as the paper does."""
     channel = Channel(hierarchy_of(graph), SystemCoins())
-    process = OneProcess(graph, {CLIENTS_SUMS: scheme}, channel, lambda talk: Exchanging(talk, make))
+    process = OneProcess(graph, {CLIENTS_SUMS: scheme}, channel, lambda comm: Exchanging(comm, make))
     process.begin()
     marks = [(time.perf_counter(), channel.transcript.byte_count)]
     tracemalloc.start()

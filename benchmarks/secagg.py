@@ -226,7 +226,7 @@ def _round_figures(pieces: Pieces) -> Iterator[BoundedFigure]:
     note = _limit(n, secured, masks, pieces[COPY].timings[0])
     yield BoundedFigure(name, value, BoundSide.AT_MOST, ROUND_BOUND, note)
     item = PairwiseMasking().degree_for(n) + 1
-    alone = (n * item + n) * streams.median / MASKS  # the server takes everybody's own mask away
+    alone = (n * item + n) * streams.median / MASKS  # the server takes every party's own mask away
     name = f"round of pairwise masking for {n} clients over its {n * item + n:,} key streams alone, processor time"
     yield BoundedFigure(name, secured.seconds / alone, BoundSide.AT_MOST, STREAMS_BOUND, note)
     yield from _many_figures(pieces)

@@ -210,7 +210,7 @@ class _Meter:
         self.seconds = {True: self.began, False: 0.0}
 
     def up(self, members: Sequence[SumMachine], leader: SumMachine) -> bool:
-        """A turn of those who stay, and of those who do not until vectors are asked for; whether anybody spoke."""
+        """A turn of those who stay, and of those who do not until vectors are asked for; whether any party spoke."""
         text = False
         for place, member in enumerate(members):
             if place and not self._early:

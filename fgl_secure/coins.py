@@ -86,7 +86,7 @@ class SystemCoins(Coins):
 
 
 class SimulationCoins(Coins):
-    """Repeatable coins for measurements and tests; whoever knows the seed knows every mask.
+    """Repeatable coins for measurements and tests; a party that knows the seed knows every mask.
 
     Args:
         seed: any integer; equal seeds give equal coins.

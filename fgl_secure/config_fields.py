@@ -98,9 +98,9 @@ def choices_of(kind: type) -> Mapping[str, tuple[Field[Any], Choice]]:
     return MappingProxyType({item.name: (item, item.metadata[_KEY]) for item in fields(kind) if _KEY in item.metadata})
 
 
-def default_of(each: Field[Any]) -> object:
+def default_of(option: Field[Any]) -> object:
     """The default of a field; None where it has none."""
-    return None if each.default is MISSING else each.default
+    return None if option.default is MISSING else option.default
 
 
 def option_values(made: Any, prefix: str = "") -> dict[str, object]:  # of any configuration

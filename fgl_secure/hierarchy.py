@@ -125,8 +125,8 @@ class Hierarchy:
         sums = collective.sum(values, Step(0))
         summed, size = chosen.answered_grouping(collective.topology.grouping), len(values)
         terms, wanted = (np.bincount(item.target, minlength=size) for item in (summed, grouping))
-        ours, theirs = (item.source * size + item.target for item in (summed, grouping))
-        right = np.bincount(summed.target[np.isin(ours, theirs)], minlength=size)
+        computed, expected = (item.source * size + item.target for item in (summed, grouping))
+        right = np.bincount(summed.target[np.isin(computed, expected)], minlength=size)
         exact = (right == terms) & (terms == wanted)
         return NeighbourSum(sums, terms, exact, channel.transcript.byte_count, channel.transcript)
 
@@ -154,5 +154,5 @@ def _edges_alone(edge_index: Any, silos: Any, known: int | None) -> Any:
             f"edge_index must be of nodes 0..n-1; found {different} different nodes up to {highest}: number them anew, "
             "or give Data with num_nodes"
         )
-    everyone = np.ones(nodes, dtype=np.bool_)
-    return SimpleNamespace(x=np.zeros((nodes, 1)), y=np.zeros(nodes, np.int64), edge_index=edges, train_mask=everyone)
+    mask = np.ones(nodes, dtype=np.bool_)
+    return SimpleNamespace(x=np.zeros((nodes, 1)), y=np.zeros(nodes, np.int64), edge_index=edges, train_mask=mask)

@@ -70,7 +70,7 @@ class Run:
 
 
 class Watch:
-    """What is told of runs; this one tells nobody."""
+    """What is told of runs; this one tells no party."""
 
     def note(self, text: str) -> None:
         """Something about the file of runs, a sentence."""
@@ -118,9 +118,9 @@ class RunLedger:
         """The run of this key; None where it isn't there."""
         return self._entries.get(_text(key))
 
-    def add(self, key: Key, found: object, seconds: float) -> LedgerEntry:
+    def add(self, key: Key, figures: object, seconds: float) -> LedgerEntry:
         """Writes one finished run; see `error`."""
-        line = json.dumps({"run": dict(key), "found": found, "seconds": seconds}, ensure_ascii=False)
+        line = json.dumps({"run": dict(key), "found": figures, "seconds": seconds}, ensure_ascii=False)
         entry = _entry(line)
         assert entry is not None, "what was written can be read"
         self._entries[_text(entry.key)] = entry
@@ -191,7 +191,7 @@ def complete_runs(runs: Sequence[Run], ledger: RunLedger, watch: Watch | None = 
         if seconds > _LONG:
             gc.collect()  # what a run trained with refers to itself, and may be gigabytes when the next one begins
         entry = ledger.add(run.key, result, seconds)
-        watch.on_finish(entry, run.name, _rest(waiting, runs, ledger))
+        watch.on_finish(entry, run.name, _remaining_time(waiting, runs, ledger))
     watch.on_start(len(runs), len(runs), "")
     entries = [ledger.find(run.key) for run in runs]
     return [entry for entry in entries if entry is not None]
@@ -220,7 +220,7 @@ def clock_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
-def _rest(waiting: Sequence[Run], runs: Sequence[Run], ledger: RunLedger) -> str:
+def _remaining_time(waiting: Sequence[Run], runs: Sequence[Run], ledger: RunLedger) -> str:
     """How many of the runs are done, and how long the others take at the pace of those most like them."""
     taken = [(run.like, entry.seconds) for run in runs if (entry := ledger.find(run.key)) is not None]
     left = sum(_expected_seconds(run.like, taken) for run in waiting)

@@ -43,11 +43,11 @@ class Runs(Watch):
 
     Args:
         phases: where they are shown.
-        told: what came of a run, in words.
+        describe: what came of a run, in words.
     """
 
-    def __init__(self, phases: Phases, told: Callable[[LedgerEntry], str]) -> None:
-        self._phases, self._told = phases, told
+    def __init__(self, phases: Phases, describe: Callable[[LedgerEntry], str]) -> None:
+        self._phases, self._describe = phases, describe
 
     def note(self, text: str) -> None:
         """A line about the file."""
@@ -59,7 +59,7 @@ class Runs(Watch):
 
     def on_finish(self, entry: LedgerEntry, name: str, rest: str) -> None:
         """A line each."""
-        self._phases.say(f"{name}: {self._told(entry)}; {clock_text(entry.seconds)}; {rest}")
+        self._phases.say(f"{name}: {self._describe(entry)}; {clock_text(entry.seconds)}; {rest}")
 
 
 @contextmanager
@@ -115,20 +115,20 @@ class Lines(Phases):
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock, self._lock = clock, Lock()
         self._start = clock()
-        self._name, self._since, self._done, self._most = "", self._start, 0, 0
+        self._name, self._since, self._done, self._total = "", self._start, 0, 0
 
     def __call__(self, name: str) -> Steps:
         """A phase begins, and is named in the next line."""
         super().__call__(name)
         with self._lock:
-            self._name, self._since, self._done, self._most = name, self._clock(), 0, 0
+            self._name, self._since, self._done, self._total = name, self._clock(), 0, 0
         return lambda done, most: self._step(name, done, most)
 
     def _step(self, name: str, done: int, most: int) -> None:
         with self._lock:
             if name != self._name:
                 self._name, self._since = name, self._clock()
-            self._done, self._most = done, most
+            self._done, self._total = done, most
 
     def say(self, text: str) -> None:
         """A line at once."""
@@ -149,11 +149,11 @@ class Lines(Phases):
         with self._lock:
             now = self._clock()
             parts = [self._name or "getting ready"]
-            if self._most:
-                parts.append(f"{self._done:,} of {self._most:,}")
+            if self._total:
+                parts.append(f"{self._done:,} of {self._total:,}")
             parts.append(f"{clock_text(now - self._start)} so far")
-            if 0 < self._done < self._most:
-                left = (now - self._since) / self._done * (self._most - self._done)
+            if 0 < self._done < self._total:
+                left = (now - self._since) / self._done * (self._total - self._done)
                 parts.append(f"about {clock_text(left)} left of this")
         return ", ".join(parts)
 
@@ -162,11 +162,11 @@ class Lines(Phases):
 def _lines() -> Iterator[Phases]:
     lines, over = Lines(), Event()
 
-    def tell() -> None:
+    def report_regularly() -> None:
         while not over.wait(EVERY):
             lines.report()
 
-    teller = Thread(target=tell, name="progress", daemon=True)
+    teller = Thread(target=report_regularly, name="progress", daemon=True)
     teller.start()
     try:
         yield lines

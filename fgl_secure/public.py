@@ -160,8 +160,8 @@ def audit_seeds(
         FglSecureError: a choice breaks a rule, before anything ran.
     """
     with data_warnings(verbose=verbose):
-        each = {seed: _resolve_method(of, data, method, silos, split, seed) for seed in checked_seeds(seeds)}
-        chosen, sources = next(iter(each.values()))[0], {seed: source for seed, (_, source) in each.items()}
+        resolved = {seed: _resolve_method(of, data, method, silos, split, seed) for seed in checked_seeds(seeds)}
+        chosen, sources = next(iter(resolved.values()))[0], {seed: source for seed, (_, source) in resolved.items()}
         with _progress_context(progress) as phases:
             return audit_each_seed(
                 chosen, sources, schemes, attacks, device=device, runs=None if runs is None else Path(runs),
@@ -268,8 +268,8 @@ def _source(method: Method, data: Any, silos: Any, split: int | None, seed: int)
     if method.data is Data and not isinstance(source, str | Data | GraphSets | FederatedGraph | None):
         return FederatedGraph.from_pyg(source, SILOS if silos is None else silos, seed=seed, split=split)
     if not given_arguments:
-        whole: Source | str | None = source  # a name is read by the method, which knows what it stands for
-        return whole
+        result: Source | str | None = source  # a name is read by the method, which knows what it stands for
+        return result
     if not isinstance(source, str | None) or not isinstance(silos, str | int | np.integer | None):
         name, value = given_arguments[0]
         raise InputError(

@@ -240,16 +240,16 @@ def _values(name: str, scheme: type[Scheme], text: str) -> Iterator[tuple[str, o
     if not scheme.parameters:
         raise InputError(f"{name} must be named without parameters, it has none; found [{text}]")
     fields = {key: _kind(scheme, key) for key in scheme.parameters}
-    said: set[str] = set()
+    seen: set[str] = set()
     for item in text.split(","):
         key, given, value = item.strip().partition("=")
         if given:
             meant = next((long for long in fields if key in (long, SHORT.get(long))), None)
             if meant is None:
                 raise UnknownNameError(f"parameter of {name}", key, scheme.parameters)
-            if meant in said:
+            if meant in seen:
                 raise InputError(f"{key} of {name} must be given once; found [{text}]")
-            said.add(meant)
+            seen.add(meant)
             yield meant, _read(name, key, fields[meant], value)
             continue
         fitting = [k for k, kind in fields.items() if issubclass(kind, StrEnum) and key in tuple(kind)]

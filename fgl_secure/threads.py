@@ -119,8 +119,8 @@ def slice_of(count: int, thread: Thread) -> Any:
 @njit(cache=False)
 def range_of(count: int, thread: Thread) -> Any:
     """Those of range(count) that one thread goes over; for compiled loops, which have it inlined."""
-    own = slice_of(count, thread)
-    return range(own.start, own.stop)
+    span = slice_of(count, thread)
+    return range(span.start, span.stop)
 
 
 def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,7 +142,7 @@ def parallel(function: Callable[..., Any]) -> Callable[..., Any]:
         threads = threads_for(max(work, _size(arguments)), most())
         if threads == 1:
             return kernel(*arguments, (0, 1))
-        others = [_pool().submit(lambda own: kernel(*arguments, own), (i, threads)) for i in range(1, threads)]
+        others = [_pool().submit(lambda thread: kernel(*arguments, thread), (i, threads)) for i in range(1, threads)]
         try:
             first = kernel(*arguments, (0, threads))
         finally:

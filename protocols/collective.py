@@ -77,8 +77,8 @@ class Collective:
         hosted = [_flags(machine.parties, len(channel.parties)) for machine in self._machines]
         self._hosts = {
             direction: [
-                (machine, np.flatnonzero(here[way.row_owner]), np.flatnonzero(here[way.group_owner]))
-                for machine, here in zip(self._machines, hosted, strict=True)
+                (machine, np.flatnonzero(is_hosted[way.row_owner]), np.flatnonzero(is_hosted[way.group_owner]))
+                for machine, is_hosted in zip(self._machines, hosted, strict=True)
             ]
             for direction, way in self._ways.items()
         }
@@ -99,7 +99,7 @@ class Collective:
 
         Raises:
             InputError: rows have another shape, or a value is beyond the bound.
-            ProtocolError: the step was summed before, too many parties dropped out, or somebody departs from the
+            ProtocolError: the step was summed before, too many parties dropped out, or a party departs from the
                 protocol in a way that cannot be mended.
         """
         way = self._ways[step.direction]
@@ -114,10 +114,10 @@ class Collective:
         del rows  # what machines work with takes many times as much
         if code is not None and self.scheme.takes_reals:
             units, code = code.decode(units), None
-        for machine, own, _ in self._hosts[step.direction]:
-            machine.begin(step, _some(units, own) if len(own) else None)
-            if vetoes is not None and len(own):
-                machine.veto(vetoes[own])
+        for machine, rows_hosted, _ in self._hosts[step.direction]:
+            machine.begin(step, _some(units, rows_hosted) if len(rows_hosted) else None)
+            if vetoes is not None and len(rows_hosted):
+                machine.veto(vetoes[rows_hosted])
         name = SECRETS if self.topology.name in (NEIGHBOURS, MEMBERS) else VECTORS
         if not isinstance(units, LazyArray):
             self._channel.note_inputs(name, step, way.row_owner, units)
@@ -131,17 +131,17 @@ class Collective:
             machine.reset()
         sums = sums if code is None else code.decode(sums)
         if self.topology.is_one_sum:
-            self._note_learnt(sums, step)
+            self._note_secrets(sums, step)
         return sums
 
-    def _note_learnt(self, sums: Array, step: Step) -> None:
+    def _note_secrets(self, sums: Array, step: Step) -> None:
         """Notes the sum, and who is in it, for the party that is entitled to it."""
         owner, channel, result = self.topology.grouping.group_owner, self._channel, self.contributors
         channel.note_outputs(self._output, step, owner, np.broadcast_to(sums, (*channel.batch_shape, *sums.shape[-2:])))
         if result is not None:
             places = channel.parties.indices_of(result)[:, None]
-            everywhere = np.broadcast_to(places, (*channel.batch_shape, len(result), 1))
-            channel.note_outputs(PARTICIPANTS, step, np.repeat(owner, len(result)), everywhere)
+            copies = np.broadcast_to(places, (*channel.batch_shape, len(result), 1))
+            channel.note_outputs(PARTICIPANTS, step, np.repeat(owner, len(result)), copies)
 
     @property
     def code(self) -> Code | None:
@@ -150,7 +150,7 @@ class Collective:
 
     @property
     def is_vetoed(self) -> bool:
-        """Whether the last sum was vetoed, so that nobody knows it."""
+        """Whether the last sum was vetoed, so that no party knows it."""
         return any(machine.is_vetoed for machine in self._machines)
 
     @property
@@ -162,18 +162,18 @@ class Collective:
     def _gather_sums(self, direction: Direction, width: int) -> Array:
         """The sums of all groups, from whichever machine hosts their owners."""
         out, groups = None, len(self._ways[direction].group_owner)
-        for machine, _, own in self._hosts[direction]:
+        for machine, _, places in self._hosts[direction]:
             sums = machine.sums
-            if sums is None or not len(own):
+            if sums is None or not len(places):
                 continue
-            _check_sums(sums, len(own), width, self.scheme)
-            if not sums.shape[-1] and width:  # nobody was answered, and so nobody knows how wide a sum would be
+            _check_sums(sums, len(places), width, self.scheme)
+            if not sums.shape[-1] and width:  # no party was answered, and so no party knows how wide a sum would be
                 sums = np.zeros((*sums.shape[:-1], width), dtype=sums.dtype)
-            if len(own) == groups:
+            if len(places) == groups:
                 return sums
             if out is None:
                 out = np.zeros((*sums.shape[:-2], groups, width), dtype=sums.dtype)
-            out[..., own, :] = sums
+            out[..., places, :] = sums
         if out is None and groups:
             raise ProtocolError("machines must leave a sum for those entitled to it; they left none")
         return np.zeros((0, width)) if out is None else out
@@ -181,11 +181,11 @@ class Collective:
 
 def _check_machines(machines: tuple[SumMachine, ...], scheme: Scheme, channel: Channel) -> tuple[SumMachine, ...]:
     """The machines of a scheme, if that is what they are: a scheme may come from another package."""
-    wrong = (
+    invalid = (
         [item for item in machines if not isinstance(item, SumMachine)] if isinstance(machines, tuple) else [machines]
     )
-    if wrong:
-        raise InputError(f"machines of {scheme.name} must be a tuple of SumMachines; found {type(wrong[0]).__name__}")
+    if invalid:
+        raise InputError(f"machines of {scheme.name} must be a tuple of SumMachines; found {type(invalid[0]).__name__}")
     hosted = np.concatenate([np.empty(0, dtype=np.int64), *(item.parties for item in machines)])
     if len(np.unique(hosted)) < len(hosted):
         raise InputError(f"machines of {scheme.name} must host every party once; one is hosted twice")
@@ -208,6 +208,6 @@ def _flags(parties: NDArray[np.int64], count: int) -> Flags:
     return flags
 
 
-def _some(rows: Array | LazyArray, which: NDArray[np.int64]) -> Any:
+def _some(rows: Array | LazyArray, positions: NDArray[np.int64]) -> Any:
     """Some rows; those that are not laid out are for machines that read them one by one."""
-    return rows if len(which) == len(rows) else take_rows(rows, which)
+    return rows if len(positions) == len(rows) else take_rows(rows, positions)

@@ -27,8 +27,8 @@ class Due:
     def find(self, messages: Messages) -> tuple[Ids | None, Ids]:
         """Which messages of a batch were due, and the place of each.
 
-        What comes twice counts once. Where two parties exchange several and some are lost, none of them counts: nobody
-        could tell which are there.
+        What comes twice counts once. Where two parties exchange several and some are lost, none of them counts: no
+        party could tell which are there.
 
         Returns:
             rows: int64 [k] of the batch, or None for all of it.
@@ -51,8 +51,8 @@ class Due:
         mask = rank < np.repeat(wanted, counts)
         rows, places = known[arrival[mask]], order[(np.repeat(start, counts) + rank)[mask]]
         by_place = np.argsort(places)
-        whole = len(rows) == len(messages) and bool((rows[by_place] == np.arange(len(messages))).all())
-        return None if whole else rows[by_place], places[by_place]
+        complete = len(rows) == len(messages) and bool((rows[by_place] == np.arange(len(messages))).all())
+        return None if complete else rows[by_place], places[by_place]
 
 
 def _alike(result: Ids, due: Ids) -> bool:
@@ -135,6 +135,6 @@ def _owned_places(owners: Ids, parties: Ids) -> Ids:
     return np.flatnonzero(np.isin(owners, parties))
 
 
-def _take_ids(ids: Ids, which: Ids) -> Ids:
+def _take_ids(ids: Ids, positions: Ids) -> Ids:
     """Some of them; the same array where that is all, so that ends are quickly found alike."""
-    return ids if len(which) == len(ids) else ids[which]
+    return ids if len(positions) == len(ids) else ids[positions]

@@ -91,7 +91,7 @@ class PerturbedScheme(Scheme):
 
     @property
     def shares(self) -> int:
-        """Shares of noise in the smallest thing that anybody sees: a sum, or a message that the inner scheme shows."""
+        """Shares of noise in the smallest thing that a party sees: a sum, or a message of the inner scheme."""
         return min(self.settings.honest, hidden_messages(self.inner))
 
     def limit(self, terms: int) -> int | None:
@@ -134,10 +134,10 @@ class PerturbedScheme(Scheme):
     def machines(
         self, topology: Topology, session: bytes, draws: Draws, hosted: Ids | None = None, *, names: Names | None = None
     ) -> tuple[SumMachine, ...]:
-        """The inner scheme's machines for one row a message; whoever sends rows adds noise as a step begins.
+        """The inner scheme's machines for one row a message; a party that sends rows adds noise as a step begins.
 
         Raises:
-            InputError: rows are wider than the noise was made for, somebody sends more than the cap, or the inner
+            InputError: rows are wider than the noise was made for, a party sends more than the cap, or the inner
                 scheme would round noisy rows again.
             FieldRangeError: a noisy row may exceed the inner scheme's bound.
         """
@@ -316,13 +316,13 @@ class Noisy(SumMachine):
         self._budget.check()
         sources = self._sources[step.direction]
         noise = self._settings.noise.sample(self._draws.coins, (len(sources.row), rows.shape[1]))
-        self._inner.begin(step, self._noisy(rows, sources.row, noise))  # a step that it refuses costs nothing
+        self._inner.begin(step, self._with_noise(rows, sources.row, noise))  # a step that it refuses costs nothing
         self._budget.spend()
         self._spent += 1
         self._draws.note_coins("noise", sources.owner, noise, step)
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+        """See `Machine.receive`."""
         self._inner.receive(messages)
 
     def step(self) -> Iterable[Messages]:
@@ -356,7 +356,7 @@ class Noisy(SumMachine):
         """The inner machine's."""
         return self._inner.contributors
 
-    def _noisy(self, rows: NDArray[Any], source: Ids, noise: Ids) -> NDArray[Any]:
+    def _with_noise(self, rows: NDArray[Any], source: Ids, noise: Ids) -> NDArray[Any]:
         """One row a message, as the inner scheme sums them."""
         bits, encoding = self._settings.fraction_bits, self._encoding
         if encoding is None or encoding.field is None:

@@ -80,7 +80,7 @@ class UniformField:
     """A field of messages whose words must be uniform and independent, whatever is summed.
 
     Attributes:
-        phase: of the messages; or the name by which receivers note what they open of sealed ones (`note_learnt`).
+        phase: of the messages; or the name by which receivers note what they open of sealed ones (`note_secrets`).
         name: of the field; empty for what is noted.
         modulus: how many values a word has; 0 where that follows from what is summed.
     """
@@ -117,7 +117,7 @@ class SumMachine(Machine):
         """
 
     def veto(self, senders: Flags) -> None:
-        """Has some hosted owners of rows veto the sum at hand: nobody learns it then, nor who did.
+        """Has some hosted owners of rows veto the sum at hand: no party learns it then, nor who did.
 
         What they add does not matter: it is replaced by something uniform.
 
@@ -140,7 +140,7 @@ class SumMachine(Machine):
     def sums(self) -> Array | None:
         """[*tapes, g, d], the sums of the hosted entitled parties, in the order of the topology's groups.
 
-        None where nobody hosted is entitled to one, or before they are there.
+        None where no party hosted is entitled to one, or before they are there.
         """
 
     @property
@@ -154,7 +154,7 @@ class SumMachine(Machine):
         return None
 
     def reset(self) -> None:
-        """Hears that the step at hand is over for everybody, and its sums read: forgets what only it needed.
+        """Hears that the step at hand is over for every party, and its sums read: forgets what only it needed.
 
         Where one process hosts all parties, what they hold of a step is large, and others need the memory meanwhile.
         """
@@ -205,7 +205,7 @@ class Scheme(ABC):
     @property
     @abstractmethod
     def public(self) -> PublicParameters:
-        """Parameters that everybody knows."""
+        """Parameters that every party knows."""
 
     @abstractmethod
     def refuses(self, topology: Topology) -> str | None:
@@ -392,7 +392,7 @@ def check_range(scheme: Scheme, topology: Topology) -> None:
 
 
 def needed_marks(scheme: Scheme, clients: int, k_min: int) -> int:
-    """How many of so many clients must mark an entry, so that k_min are in its sum whoever vanishes; 1 where k_min is.
+    """How many of so many clients must mark an entry, so that k_min are in its sum after drop-outs; 1 if k_min is.
 
     Marks are added up in a sum of their own, before that of the values. Between the two may vanish whom the threshold
     lets vanish.
@@ -416,9 +416,9 @@ def least_group(scheme: Scheme) -> int:
         sizes = np.arange(1, most + 1)
         target, rows = np.repeat(np.arange(most), sizes), np.arange(sizes.sum())
         apart = np.zeros_like(rows), np.ones_like(sizes)
-        kept = scheme.answered_grouping(Grouping(rows, sizes, rows, target, *apart)).target
-        if len(kept):
-            return int(sizes[kept].min())
+        answered = scheme.answered_grouping(Grouping(rows, sizes, rows, target, *apart)).target
+        if len(answered):
+            return int(sizes[answered].min())
         most *= 4
 
 

@@ -89,8 +89,8 @@ def _opened_state(owner: bytes, state: Mapping[str, Array]) -> dict[str, Array]:
         MalformedMessageError: it is no state of this machine, or not whole.
     """
     arrays = {name: value for name, value in state.items() if name != DIGEST}
-    whole = DIGEST in state and all(isinstance(value, np.ndarray) for value in state.values())
-    if not whole or not hmac.compare_digest(state[DIGEST].tobytes(), _digest(owner, arrays)):
+    complete = DIGEST in state and all(isinstance(value, np.ndarray) for value in state.values())
+    if not complete or not hmac.compare_digest(state[DIGEST].tobytes(), _digest(owner, arrays)):
         raise MalformedMessageError("state must be that of this machine in a sum under these terms, whole; it is not")
     return {name: value.copy() for name, value in arrays.items()}
 
@@ -177,7 +177,7 @@ class CheckpointedMachine(SumMachine, ABC):
         self._bound_to, self._owned, self._tape_axes = terms, owner, tape_axes
         self._step: Step | None = None
         self._done: set[Step] = set()
-        self._is_hosted = np.zeros(int(parties.max(initial=-1)) + 2, dtype=np.bool_)  # the last one is nobody
+        self._is_hosted = np.zeros(int(parties.max(initial=-1)) + 2, dtype=np.bool_)  # the last one is no party
         self._is_hosted[parties] = True
 
     def __repr__(self) -> str:
@@ -191,7 +191,7 @@ class CheckpointedMachine(SumMachine, ABC):
             StaleMessageError: none was begun.
         """
         if self._step is None:
-            raise StaleMessageError("a step must have begun before anybody talks; none has")
+            raise StaleMessageError("a step must have begun before messages are sent; none has")
         return self._step
 
     @cached_property
@@ -291,11 +291,11 @@ class StepwiseMachine(CheckpointedMachine):
         super().__init__(parties, terms, len(terms.tapes))
         self._tapes = terms.tapes
         self._turns = 0
-        self._kept: dict[str, Array] = {}
+        self._waiting: dict[str, Array] = {}
 
     def _arrays(self) -> dict[str, Array]:
         """Turns, and arrays by name."""
-        return {TURNS: np.array([self._turns], dtype=np.int64), **self._kept}
+        return {TURNS: np.array([self._turns], dtype=np.int64), **self._waiting}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         """See `CheckpointedMachine._take_arrays`."""
@@ -305,7 +305,7 @@ class StepwiseMachine(CheckpointedMachine):
         check_arrays({TURNS: turns}, {TURNS: np.empty(0, dtype=np.int64)})
         if self._step is not None and not self.always <= arrays.keys():
             raise MalformedMessageError("state must be one of such a machine; an array of its step is missing")
-        self._turns, self._kept = int(turns[0]), arrays
+        self._turns, self._waiting = int(turns[0]), arrays
 
     def _start(self, step: Step, rows: Array | None, count: int, width: int) -> None:
         """Forgets the step before, and keeps the rows, if there have to be any."""
@@ -315,9 +315,9 @@ class StepwiseMachine(CheckpointedMachine):
         if rows is not None and (rows.ndim != 2 or len(rows) != count or not 1 <= rows.shape[1] <= width):
             raise InputError(f"rows must be [{count}, d] with 1 <= d <= {width}; found {list(rows.shape)}")
         self._step, self._turns = step, 0
-        self._kept = {name: value for name, value in self._kept.items() if name in self.lasting}
+        self._waiting = {name: value for name, value in self._waiting.items() if name in self.lasting}
         if rows is not None:
-            self._kept["rows"] = rows
+            self._waiting["rows"] = rows
 
     def _next(self) -> int:
         """Counts a turn, from 1; with the first one the step is used up."""
@@ -343,8 +343,8 @@ class StepwiseMachine(CheckpointedMachine):
         if rows is None:
             return messages, places
         for sender in np.unique(np.delete(messages.senders, rows)).tolist():
-            what = f"messages ({messages.phase.label}) that were not due, or that nobody can tell apart, are dropped"
-            self.remark(self.now, sender, what)
+            text = f"messages ({messages.phase.label}) that were not due, or that nobody can tell apart, are dropped"
+            self.remark(self.now, sender, text)
         return messages.rows(rows), places
 
     def _gather(self, name: str, places: Ids, values: Array, axis: int) -> None:
@@ -354,16 +354,16 @@ class StepwiseMachine(CheckpointedMachine):
             ProtocolError: something is in one of the places, or earlier values have another shape or type.
         """
         index = f"{name} at"
-        if name in self._kept:
-            before = self._kept[name]
-            if np.isin(places, self._kept[index]).any():
+        if name in self._waiting:
+            before = self._waiting[name]
+            if np.isin(places, self._waiting[index]).any():
                 raise ProtocolError("messages must arrive once; at least one has arrived before")
             if before.dtype != values.dtype or before.shape[axis + 1 :] != values.shape[axis + 1 :]:
                 raise MalformedMessageError("messages of one phase must be of one shape and type; they are not")
-            values, places = np.concatenate([before, values], axis=axis), np.concatenate([self._kept[index], places])
+            values, places = np.concatenate([before, values], axis=axis), np.concatenate([self._waiting[index], places])
             order = np.argsort(places)
             values, places = np.take(values, order, axis=axis), places[order]
-        self._kept[name], self._kept[index] = values, places
+        self._waiting[name], self._waiting[index] = values, places
 
 
 class CompositeMachine(SumMachine):
@@ -389,7 +389,7 @@ class CompositeMachine(SumMachine):
         self._parts[1].begin(step)
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+        """See `Machine.receive`."""
         if messages.phase not in self._host:
             raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
         self._host[messages.phase].receive(messages)

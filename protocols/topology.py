@@ -107,13 +107,13 @@ def check_mutual(owners: NDArray[np.int64], others: NDArray[np.int64]) -> None:
     Raises:
         InputError: a row travels one way alone between two devices, or two rows travel one way.
     """
-    there, back = (np.sort(a << 32 | b) for a, b in ((owners, others), (others, owners)))
-    if not np.array_equal(there, back):
+    forward, back = (np.sort(a << 32 | b) for a, b in ((owners, others), (others, owners)))
+    if not np.array_equal(forward, back):
         raise InputError(
             "rows must travel both ways between two partners (an undirected graph); some travel one way; take "
             "relay-coded[graph-shown], or make the graph undirected"
         )
-    if len(np.unique(there)) < len(there):
+    if len(np.unique(forward)) < len(forward):
         raise InputError("two devices must exchange one row each way; found two of one to the other")
 
 
@@ -191,8 +191,8 @@ class Grouping:
 
     def answered_grouping(self, minimum: int, contributors: Contributors = Contributors.ALL) -> Grouping:
         """Without the messages to groups of fewer than `minimum`, whose sums are not computed; see `is_computed`."""
-        kept = is_computed(self.target, minimum, self.foreign if contributors is Contributors.FOREIGN else None)
-        return self if kept.all() else replace(self, source=self.source[kept], target=self.target[kept])
+        mask = is_computed(self.target, minimum, self.foreign if contributors is Contributors.FOREIGN else None)
+        return self if mask.all() else replace(self, source=self.source[mask], target=self.target[mask])
 
     @property
     def largest_group(self) -> int:
@@ -202,7 +202,7 @@ class Grouping:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AgreedGrouping(Grouping):
-    """Messages of which it is known, one by one, which go into sums: whoever hosts some of the parties cannot count.
+    """Messages of which it is known, one by one, which go into sums: a process with some parties cannot count.
 
     Attributes:
         forward: bool [m], which messages go into sums of the forward pass.
@@ -330,7 +330,7 @@ class Circuits:
     Attributes:
         table: int64 [w, 5], of each way at each device on it that is known: the device, the way's number, who is
             before and behind it, -1 beyond an end, and, at an end, whom it exchanges rows with, as the grouping calls
-            it; -1 elsewhere. A process that hosts one end alone calls the other by an identifier that is nobody's.
+            it; -1 elsewhere. A process that hosts one end alone calls the other by an identifier that is no party's.
         hops: most devices between two ends, as the rules have it.
     """
 
@@ -383,7 +383,7 @@ class Topology:
         helpers: int64 [k], ascending identifiers of those who help beside owners and custodians, such as relays.
         circuits: ways between owners of rows and of groups that don't know each other.
         others: int64 [k], identifiers of custodians whom the grouping, of one process's parties, lacks.
-        veto: whether owners of rows may veto the one sum, so that nobody learns it.
+        veto: whether owners of rows may veto the one sum, so that no party learns it.
     """
 
     name: str

@@ -122,13 +122,13 @@ def match(
         centred = both - np.median(both, axis=0)
         largest = float(np.abs(centred).max(initial=0.0))
         both = centred / largest if 0 < largest < _TINY else centred
-    own_rows, theirs = both[: len(features_matrix)], both[len(features_matrix) :]
+    own_rows, other_rows = both[: len(features_matrix)], both[len(features_matrix) :]
     if method == "nearest":
-        rows = nearest(own_rows, theirs, 1, rng, rounding=0.0)[:, 0]
+        rows = nearest(own_rows, other_rows, 1, rng, rounding=0.0)[:, 0]
     elif method == "assignment":
-        rows = one_to_one(own_rows, theirs, rng, rounding=0.0)
+        rows = one_to_one(own_rows, other_rows, rng, rounding=0.0)
     elif method == "degrees":
-        result = by_degree(own_rows, theirs, rng)
+        result = by_degree(own_rows, other_rows, rng)
         if result is None:
             raise InputError('features must tell degrees for method="degrees"; they do not: take "nearest"')
         rows = result[:, 0]
@@ -252,21 +252,21 @@ def find_contained(sums: ArrayLike, dictionary: ArrayLike, *, truth: ArrayLike |
     for name, values in (("sums", totals), ("dictionary", listed)):
         if (values < 0).any():
             raise InputError(f"{name} must not be negative; at least one entry is")
-    where, which = fingerprint.find_contained(totals, listed)
+    where, subsets = fingerprint.find_contained(totals, listed)
     if truth is None:
-        return ContainedPairs(None, where, which)
+        return ContainedPairs(None, where, subsets)
     actual = _matrix(truth, "truth") != 0
     if actual.shape != (len(totals), len(listed)):
         raise InputError(f"truth must have shape [{len(totals)}, {len(listed)}]; found {list(actual.shape)}")
     claimed = np.zeros_like(actual)
-    claimed[where, which] = True
+    claimed[where, subsets] = True
     either = np.flatnonzero((claimed | actual).ravel())
     if not len(either):
         raise InputError("truth must have a row in a sum, or one must be found; there is none to score")
     density, right = float(actual.mean()), (claimed & actual).ravel()[either]
     finding = "rows are found in their sums, among pairs that are true or claimed."
     measured = share_right("rows found", right, either // len(listed), finding, random=density, prior=density)
-    return ContainedPairs(measured, where, which)
+    return ContainedPairs(measured, where, subsets)
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -529,7 +529,7 @@ def _parts(gradient: Any, parameters: Mapping[str, torch.Tensor]) -> dict[str, t
         if not torch.isfinite(parts[name]).all():
             raise InputError(f"gradient must be finite; that of {name} is not")
     if not any(part.any() for part in parts.values()):
-        raise InputError("gradient must not be zero everywhere; it is, and tells nothing")
+        raise InputError("gradient must not be zero everywhere; it is, and reveals nothing")
     return parts
 
 

@@ -98,15 +98,15 @@ def _directions(blocks: list[Floats]) -> Ids:
     return np.asarray(number.ravel(), dtype=np.int64)
 
 
-def _hits(guess: FieldGuess, there: Flags, eligible: Flags) -> Measurement | None:
+def _hits(guess: FieldGuess, members: Flags, eligible: Flags) -> Measurement | None:
     """The share of nodes that are claimed, less that of others, who are claimed wrongly."""
     if guess.hits is None:
         return None
-    inside, outside = guess.hits[eligible & there], guess.hits[eligible & ~there]
+    inside, outside = guess.hits[eligible & members], guess.hits[eligible & ~members]
     if not len(inside) or not len(outside):
         return None
-    client = np.broadcast_to(np.arange(len(there))[:, None], there.shape)
-    gain = clustered_advantage(guess.hits[eligible], there[eligible], client[eligible], seed=0)
+    client = np.broadcast_to(np.arange(len(members))[:, None], members.shape)
+    gain = clustered_advantage(guess.hits[eligible], members[eligible], client[eligible], seed=0)
     finding = (
         f"{int(inside.sum()):,} of {len(inside):,} nodes that gradients were taken over are found exactly, and "
         f"{int(outside.sum()):,} of {len(outside):,} others are claimed."
@@ -143,42 +143,42 @@ def _area_within(scores: Floats, positive: Flags, eligible: Flags) -> tuple[floa
 
 
 def _pairs(
-    metric: str, guess: FieldGuess, degrees: Ids, there: Flags, eligible: Flags, others: str
+    metric: str, guess: FieldGuess, degrees: Ids, members: Flags, eligible: Flags, others: str
 ) -> Measurement | None:
     """Twice the area under the curve less one, among the nodes of each client; the prior ranks nodes by degree."""
-    pairs = _area_within(guess.scores, there, eligible)
+    pairs = _area_within(guess.scores, members, eligible)
     if pairs is None:
         return None
-    usual = mean_area(np.broadcast_to(degrees.astype(np.float64), there.shape), there, eligible)
+    usual = mean_area(np.broadcast_to(degrees.astype(np.float64), members.shape), members, eligible)
     finding = (
         f"Nodes that a client's gradient was taken over and {others} are told apart with an area under the curve of "
         f"{pairs[0]:.3f}."
     )
-    return Measurement.of_area(metric, *pairs, len(there), finding, max(2 * usual - 1, 0.0))
+    return Measurement.of_area(metric, *pairs, len(members), finding, max(2 * usual - 1, 0.0))
 
 
-def _anybody(guess: FieldGuess, there: Flags, twins: Flags) -> Measurement | None:
-    anyone = np.asarray(there.any(axis=0))
+def _anybody(guess: FieldGuess, members: Flags, twins: Flags) -> Measurement | None:
+    anyone = np.asarray(members.any(axis=0))
     nodes = np.flatnonzero(anyone | ~twins.any(axis=0))
     if anyone[nodes].all() or not anyone.any():
         return None
     best = np.where(guess.eligible, guess.scores, -np.inf).max(axis=0)
-    what = "Nodes that anybody's gradient was taken over and others"
-    return ranking_of_nodes("nodes in anybody's gradient", best[nodes], anyone[nodes], nodes, what)
+    text = "Nodes that anybody's gradient was taken over and others"
+    return ranking_of_nodes("nodes in anybody's gradient", best[nodes], anyone[nodes], nodes, text)
 
 
-def _attribution(guess: FieldGuess, there: Flags) -> Measurement | None:
+def _attribution(guess: FieldGuess, members: Flags) -> Measurement | None:
     """How often the client with the best score is the right one, for nodes of one client's gradient alone."""
-    nodes = np.flatnonzero(there.sum(axis=0) == 1)
+    nodes = np.flatnonzero(members.sum(axis=0) == 1)
     if not len(nodes):
         return None
     scores = guess.scores[:, nodes]
     ties = np.random.default_rng(0).random(scores.shape)
     guesses = np.lexsort((ties, scores), axis=0)[-1]
-    right = there[guesses, nodes]
-    prior = float(there[:, nodes].sum(axis=1).max() / len(nodes))
-    what = "For {} nodes the client whose gradient they are in is named."
-    return share_right("clients of nodes", right, nodes, what, random=1 / len(guess.clients), prior=prior)
+    right = members[guesses, nodes]
+    prior = float(members[:, nodes].sum(axis=1).max() / len(nodes))
+    text = "For {} nodes the client whose gradient they are in is named."
+    return share_right("clients of nodes", right, nodes, text, random=1 / len(guess.clients), prior=prior)
 
 
 RANK = 1e-8
@@ -279,12 +279,12 @@ class _GradientSpan(_Fields):
                 # The column space of a gradient [d, h] whose rounding has singular values up to about `noise`, or more.
                 noise = gradients.noise(name)
                 left, singular, _ = np.linalg.svd(gradient, full_matrices=False)
-                kept = singular[singular > max(RANK * singular[0], 2 * noise)]
-                drops = np.flatnonzero((kept[1:] < SMALL * singular[0]) & (kept[1:] < GAP * kept[:-1]))
-                if len(drops) and len(kept) == len(singular):
-                    noise, kept = float(kept[drops[0] + 1]), kept[: drops[0] + 1]
-                blur = float(2 * noise / kept[-1]) ** 2 if len(kept) else 0.0
-                span = _Span(left[:, : len(kept)], min(max(INSIDE, blur), ROUNDED_INSIDE))
+                strong = singular[singular > max(RANK * singular[0], 2 * noise)]
+                drops = np.flatnonzero((strong[1:] < SMALL * singular[0]) & (strong[1:] < GAP * strong[:-1]))
+                if len(drops) and len(strong) == len(singular):
+                    noise, strong = float(strong[drops[0] + 1]), strong[: drops[0] + 1]
+                blur = float(2 * noise / strong[-1]) ** 2 if len(strong) else 0.0
+                span = _Span(left[:, : len(strong)], min(max(INSIDE, blur), ROUNDED_INSIDE))
                 outside = np.where(nonzero[name], _residuals(rows, span), 0.0)
                 farthest[index], hits[index] = (
                     np.maximum(farthest[index], outside),

@@ -148,10 +148,10 @@ def _reconstruction(
     A try that left the finite numbers is as far from the gradient as can be.
     """
     rows, last = x.detach().numpy().copy(), float(distance.detach())
-    far = not (math.isfinite(last) and np.isfinite(rows).all())
+    diverged = not (math.isfinite(last) and np.isfinite(rows).all())
     weights = None if adjacency is None else adjacency.detach().numpy().copy()
     labels = logits.detach().argmax(dim=1).numpy().astype(np.int64)
-    return Reconstruction(np.nan_to_num(rows), labels, math.inf if far else last, weights)
+    return Reconstruction(np.nan_to_num(rows), labels, math.inf if diverged else last, weights)
 
 
 def _squared_distance(result: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

@@ -65,8 +65,8 @@ class Candidates:
         if rows.shape[1] != model.widths[0]:
             raise InputError(f"features must have d_in = {model.widths[0]} columns; found {rows.shape[1]}")
         if model.convolution is Convolution.SAGE:
-            own, neighbours = model.first_weights
-            return {own: rows, neighbours: np.asarray(means(self.edges, len(rows)) @ rows)}
+            self_weights, neighbours = model.first_weights
+            return {self_weights: rows, neighbours: np.asarray(means(self.edges, len(rows)) @ rows)}
         (weight,) = model.first_weights
         step = averaging(self.edges, len(rows))
         for _ in range(model.hops):
@@ -81,9 +81,9 @@ class GradientKnowledge:
     Attributes:
         model: at the weights of that round.
         candidates: public nodes that may have entered the gradients, with the graph that they are averaged over; None
-            where nobody lists them.
-        fields: by index of the client, the small graph behind its gradient, without features and names, as somebody
-            knows it who knows who is linked to whom; None where nobody does.
+            where no party lists them.
+        fields: by index of the client, the small graph behind its gradient, without features and names, as a party
+            knows it who knows who is linked to whom; None where no party does.
         image_shape: (height, width) where features are pictures, which those who wrote the model know; else None.
         clip: the norm that clients cut their gradients down to, a public parameter; None where they don't.
     """

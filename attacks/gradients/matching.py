@@ -122,12 +122,12 @@ def class_means(public: NDArray[Any], labels: Ids, classes: Ids) -> Floats:
     """The prior: the mean public row of the class of each wanted label, float64 [k, d].
 
     Args:
-        public: [n, d], rows of nodes that somebody else published.
+        public: [n, d], rows of nodes that another party published.
         labels: int64 [n].
         classes: int64 [k]; a class without public rows has the mean of all.
     """
-    everyone = public.mean(axis=0, dtype=np.float64)
-    means = [public[labels == item].mean(axis=0, dtype=np.float64) if (labels == item).any() else everyone
+    overall = public.mean(axis=0, dtype=np.float64)
+    means = [public[labels == item].mean(axis=0, dtype=np.float64) if (labels == item).any() else overall
              for item in classes]  # fmt: skip
     return np.stack(means)
 
@@ -161,7 +161,7 @@ def aligned_with(guess: InvertedGradients, truth: GradientTruth) -> list[_Aligne
     return aligned
 
 
-def _nodes_told(aligned: list[_AlignedReconstruction], truth: GradientTruth) -> Measurement:
+def _score_recognition(aligned: list[_AlignedReconstruction], truth: GradientTruth) -> Measurement:
     """The share of batch nodes that a public list of all rows would tell by what was found."""
     hits = [_own_nearest(item.rows[: item.batch], item, truth) for item in aligned]
     usual = [_own_nearest(_prior(item, truth), item, truth) for item in aligned]
@@ -182,10 +182,10 @@ def _edges_found(guess: InvertedGradients, aligned: list[_AlignedReconstruction]
         field, weights = exhibit.seen.field, result.adjacency
         if weights is None or not field.pairs:
             continue
-        there = np.triu(field.adjacency * field.pooled_pairs(exhibit.seen.model.reach), 1) > 0
-        hits.append(likeliest_edges(weights[np.ix_(item.order, item.order)], field.pairs)[there])
+        actual = np.triu(field.adjacency * field.pooled_pairs(exhibit.seen.model.reach), 1) > 0
+        hits.append(likeliest_edges(weights[np.ix_(item.order, item.order)], field.pairs)[actual])
         inside = (np.arange(field.nodes) < field.batch).astype(np.float64)
-        usual.append(likeliest_edges(np.add.outer(inside, inside), field.pairs)[there])
+        usual.append(likeliest_edges(np.add.outer(inside, inside), field.pairs)[actual])
         density.append(np.full(len(hits[-1]), 2 * field.pairs / (field.nodes * (field.nodes - 1))))
     if not sum(len(item) for item in hits):
         return None
@@ -208,8 +208,8 @@ def _prior(aligned: _AlignedReconstruction, truth: GradientTruth) -> Floats:
 def _own_nearest(rows: Floats, aligned: _AlignedReconstruction, truth: GradientTruth) -> Flags:
     """Bool [b]: whether no row of another node is nearer to each row than the node's own."""
     apart = cdist(rows, truth.features, "sqeuclidean")
-    own = apart[np.arange(aligned.batch), aligned.devices[: aligned.batch]]
-    return np.asarray(own <= apart.min(axis=1))
+    distances = apart[np.arange(aligned.batch), aligned.devices[: aligned.batch]]
+    return np.asarray(distances <= apart.min(axis=1))
 
 
 KNOWN = "the model, the labels that its last bias tells, and how the nodes behind each gradient are joined"
@@ -249,7 +249,7 @@ class GradientMatching(InformedAttack[InvertedGradients, GradientKnowledge, Grad
     def score(self, guess: InvertedGradients, truth: GradientTruth) -> tuple[Measurement, ...]:
         """The share of batch nodes told by their rows, and of edges or of rows that are recovered."""
         aligned = aligned_with(guess, truth)
-        nodes_told = _nodes_told(aligned, truth)
+        nodes_told = _score_recognition(aligned, truth)
         if not self.joint:
             # The share of batch nodes whose rows are right up to half a step of grey.
             hits = [

@@ -2,8 +2,9 @@
 
 Labels of a batch follow from the gradient of the last bias, which is the mean of soft-max less one-hot over its nodes.
 For one node the only negative entry is the label (iDLG, Zhao et al. 2020). For b nodes the number of labels of a class
-is b times the mean prediction of that class less the entry; at the start of a round whoever has the model knows mean
-predictions well enough (LLG, Wainakh et al., PoPETs 2022). A sum over clients tells the labels of all batches together.
+is b times the mean prediction of that class less the entry; at the start of a round a party that has the model knows
+mean predictions well enough (LLG, Wainakh et al., PoPETs 2022). A sum over clients tells the labels of all batches
+together.
 
 In a model of one layer the gradient of the weight is the outer product of the row r that entered and the gradient at
 the logits, which is the gradient of the bias: r is any column over the entry of the bias (Geiping et al. 2020, Prop.
@@ -108,8 +109,8 @@ class _GradientLabels(InformedAttack[_LabelCounts, GradientKnowledge, GradientTr
         chances = shares / np.maximum(shares.sum(axis=1, keepdims=True), 1)
         if guess.counts.sum(axis=1).max() == 1:
             right, prior = (guess.counts == actual).all(axis=1), float(chances.max(axis=1).mean())
-            what = "labels of single nodes are read."
-            return (share_right(METRIC, right, None, what, random=1 / classes, prior=prior),)
+            text = "labels of single nodes are read."
+            return (share_right(METRIC, right, None, text, random=1 / classes, prior=prior),)
         return (_of_batches(guess.counts, actual, chances),)
 
 
@@ -119,9 +120,9 @@ def _of_batches(counts: Ids, actual: Ids, chances: Floats) -> Measurement:
     nodes = actual.sum(axis=1)
     each_row = zip(nodes, chances, strict=True)
     usual = [scipy.stats.binom.pmf(np.arange(b + 1), b, row[:, None]).max(axis=1) for b, row in each_row]
-    what = f"How many nodes of a class are in a batch is right {{}} times ({int(nodes.sum()):,} nodes)."
+    text = f"How many nodes of a class are in a batch is right {{}} times ({int(nodes.sum()):,} nodes)."
     random, prior = float(np.mean(1 / (nodes + 1))), float(np.mean(usual))
-    return share_right(METRIC, right.ravel(), client.ravel(), what, random=random, prior=prior)
+    return share_right(METRIC, right.ravel(), client.ravel(), text, random=random, prior=prior)
 
 
 def mean_predictions(model: GradientModel, candidates: Candidates | None) -> Floats:
@@ -145,10 +146,10 @@ def _round_to_sum(counts: Floats, total: int) -> Ids:
     """Whole numbers of at least 0 next to given ones, with a given sum: the largest remainders round up."""
     positive = np.maximum(counts, 0)
     scaled = positive * total / positive.sum() if positive.sum() else np.full(len(counts), total / len(counts))
-    whole = np.floor(scaled).astype(np.int64)
-    short = np.argsort(whole - scaled, kind="stable")[: total - int(whole.sum())]
-    whole[short] += 1
-    return np.asarray(whole)
+    floors = np.floor(scaled).astype(np.int64)
+    short = np.argsort(floors - scaled, kind="stable")[: total - int(floors.sum())]
+    floors[short] += 1
+    return np.asarray(floors)
 
 
 WEIGHT = 1e-3
@@ -166,12 +167,12 @@ def _parts_of(total: Floats, dictionary: Floats, eligible: NDArray[np.bool_]) ->
         dictionary: float64 [n, d], non-negative.
         eligible: bool [n], rows that can be in it.
     """
-    there = np.abs(total) > NUMBER * np.abs(total).max(initial=0.0)
-    outside, inside = (dictionary @ np.stack([~there, there], axis=1).astype(np.float64)).T
+    nonzero = np.abs(total) > NUMBER * np.abs(total).max(initial=0.0)
+    outside, inside = (dictionary @ np.stack([~nonzero, nonzero], axis=1).astype(np.float64)).T
     rows = np.flatnonzero(eligible & (outside == 0) & (inside > 0))
-    if not len(rows) or len(rows) > there.sum():
+    if not len(rows) or len(rows) > nonzero.sum():
         return np.empty(0, dtype=np.int64)
-    weights, error = nnls(dictionary[np.ix_(rows, np.flatnonzero(there))].T, total[there])
+    weights, error = nnls(dictionary[np.ix_(rows, np.flatnonzero(nonzero))].T, total[nonzero])
     if error > NUMBER * np.linalg.norm(total):
         return np.empty(0, dtype=np.int64)
     return np.asarray(rows[weights > WEIGHT * weights.max()], dtype=np.int64)
@@ -195,11 +196,11 @@ def _single_rows(gradients: ClientGradients) -> _SingleNodeRows | None:
     if gradients.model.layers > 1 or gradients.is_sum:
         return None
     delta = gradients.parts[gradients.model.last_bias]
-    entry, which = np.abs(delta).argmax(axis=1), np.arange(len(delta))
-    sizes, fits, rows = delta[which, entry], delta.any(axis=1), {}
+    entry, row_numbers = np.abs(delta).argmax(axis=1), np.arange(len(delta))
+    sizes, fits, rows = delta[row_numbers, entry], delta.any(axis=1), {}
     for name in gradients.model.first_weights:
         gradient = gradients.parts[name]
-        rows[name] = gradient[which, :, entry] / np.where(sizes == 0, 1, sizes)[:, None]
+        rows[name] = gradient[row_numbers, :, entry] / np.where(sizes == 0, 1, sizes)[:, None]
         rest = np.linalg.norm(gradient - rows[name][:, :, None] * delta[:, None, :], axis=(1, 2))
         fits &= rest <= RANK_ONE * np.linalg.norm(gradient, axis=(1, 2))
     if not fits.any():
@@ -228,13 +229,13 @@ class _GradientSingleRow(InformedAttack[_SingleNodeRows, GradientKnowledge, Grad
         if not batches or not set(guess.rows) <= set(truth.entering):
             return ()
         right = np.zeros(len(batches), dtype=np.bool_)
-        for which, batch in enumerate(batches):
+        for number, batch in enumerate(batches):
             index = np.flatnonzero(guess.clients == batch.client)
             pairs = [(rows[index[:1]], truth.entering[name][batch.nodes[0]]) for name, rows in guess.rows.items()]
             close = [np.linalg.norm(read - row) <= RANK_ONE * np.linalg.norm(row) for read, row in pairs]
-            right[which] = bool(len(index)) and all(close)
-        what = "rows that entered the gradient of a single node are read."
-        return (share_right("entering rows", right, None, what),)
+            right[number] = bool(len(index)) and all(close)
+        text = "rows that entered the gradient of a single node are read."
+        return (share_right("entering rows", right, None, text),)
 
 
 def _single_batches(number: int, truth: GradientTruth) -> list[ClientBatch]:
@@ -284,7 +285,7 @@ class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge,
             return ()
         step = undirected_adjacency(truth.edges, len(truth.silo_of))
         field_of = dict(zip(guess.clients.tolist(), guess.fields, strict=True))
-        actual = [_around(batch.nodes, step, guess.hops) for batch in batches]
+        actual = [_nodes_within(batch.nodes, step, guess.hops) for batch in batches]
         claimed = [field_of.get(batch.client, np.empty(0, dtype=np.int64)) for batch in batches]
         # The share of a neighbourhood that one gets right who knows the graph and not the node: the most frequent
         # members.
@@ -303,21 +304,21 @@ class _GradientSingleNeighbours(InformedAttack[_SingleFields, GradientKnowledge,
         return (result, _share("neighbourhoods claimed", claimed, actual, prior, "members that are claimed are right"))
 
 
-def _around(nodes: Ids, step: sparse.csr_array, hops: int) -> Ids:
+def _nodes_within(nodes: Ids, step: sparse.csr_array, hops: int) -> Ids:
     """Nodes at most some hops away, int64 ascending."""
-    there = np.zeros(step.shape[0], dtype=np.int64)
-    there[nodes] = 1
+    reached = np.zeros(step.shape[0], dtype=np.int64)
+    reached[nodes] = 1
     for _ in range(hops):
-        there = ((there + step @ there) > 0).astype(np.int64)
-    return np.flatnonzero(there)
+        reached = ((reached + step @ reached) > 0).astype(np.int64)
+    return np.flatnonzero(reached)
 
 
-def _share(metric: str, units: list[Ids], within: list[Ids], prior: float, what: str) -> Measurement:
+def _share(metric: str, units: list[Ids], within: list[Ids], prior: float, text: str) -> Measurement:
     """Which share of the first sets' members is in the second sets; bootstrap over clients."""
     hits = [np.isin(unit, other) for unit, other in zip(units, within, strict=True)]
     right = np.concatenate(hits) if hits else np.empty(0, dtype=np.bool_)
     client = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
-    return share_right(metric, right.astype(np.bool_), client, f"{what}.", prior=prior)
+    return share_right(metric, right.astype(np.bool_), client, f"{text}.", prior=prior)
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_GradientLabels(), _GradientSingleRow(), _GradientSingleNeighbours())

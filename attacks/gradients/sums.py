@@ -66,9 +66,9 @@ class Population:
         _, singular, axes = np.linalg.svd(updates - mean, full_matrices=False)
         if not singular[0] > 0:
             raise InputError("updates must not be all alike")
-        there = singular > 1e-10 * singular[0]
+        nonzero = singular > 1e-10 * singular[0]
         enough = np.cumsum(singular**2) / (singular**2).sum() < energy
-        mask = there & np.concatenate([[True], enough[:-1]])
+        mask = nonzero & np.concatenate([[True], enough[:-1]])
         covariance, _ = ledoit_wolf((updates - mean) @ axes[mask].T, assume_centered=True)
         return cls(mean, _root_of_inverse(np.atleast_2d(covariance)) @ axes[mask])
 
@@ -113,7 +113,7 @@ class _NamedUpdates:
 
 
 class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
-    """One test for each client and round, against everybody else's updates as noise."""
+    """One test for each client and round, against every other party's updates as noise."""
 
     card = Card(
         "sum-membership",
@@ -147,25 +147,25 @@ class _SumMembership(InformedAttack[_NamedUpdates, Suspects, UpdateTruth]):
     def guess_without(self, guess: _NamedUpdates, known: Suspects, parties: Directory) -> _NamedUpdates:  # noqa: ARG002  # needs no numbering
         """Of each two the one that is more like the sample of what others send."""
         population = Population.of(known.population)
-        near, far = (
+        near, other = (
             np.linalg.norm((item - population.mean) @ population.whitening.T, axis=1)
             for item in (guess.named, guess.other)
         )
-        first = (near < far)[:, None]
+        first = (near < other)[:, None]
         return replace(
             guess, named=np.where(first, guess.named, guess.other), other=np.where(first, guess.other, guess.named)
         )
 
     def score(self, guess: _NamedUpdates, truth: UpdateTruth) -> tuple[Measurement, ...]:
-        there = np.array([number in truth.updates for number in guess.rounds.tolist()], dtype=np.bool_)
-        pairs = zip(guess.rounds[there].tolist(), guess.clients[there].tolist(), strict=True)
+        known = np.array([number in truth.updates for number in guess.rounds.tolist()], dtype=np.bool_)
+        pairs = zip(guess.rounds[known].tolist(), guess.clients[known].tolist(), strict=True)
         actual = [truth.updates[number][client] for number, client in pairs]
         if not actual:
             return ()
-        near, far = (np.linalg.norm(item[there] - np.stack(actual), axis=1) for item in (guess.named, guess.other))
-        share = clustered_proportion(np.asarray(near < far), guess.clients[there], seed=0)
+        near, other = (np.linalg.norm(item[known] - np.stack(actual), axis=1) for item in (guess.named, guess.other))
+        share = clustered_proportion(np.asarray(near < other), guess.clients[known], seed=0)
         finding = (
-            f"{int((near < far).sum()):,} of {len(near):,} times the update in the sum is told from another one "
+            f"{int((near < other).sum()):,} of {len(near):,} times the update in the sum is told from another one "
             f"({guess.expected:.3f} expected of normal updates)."
         )
         return (Measurement.of_area("updates told apart", share.value, share.interval, share.n, finding),)

@@ -268,8 +268,8 @@ class _SharedMask(_DifferenceReader):
     """A device subtracts the first codes of two neighbours: the masks drop out.
 
     s_v - s_w = (h_v - h_w) L_1(alpha_1), for every T, since z is the same for all senders. The device needs the
-    points and no mask; whoever knows one of the two embeddings, its own or that of one neighbour, has the other, and
-    so all of them. The support of the difference shows even without the points.
+    points and no mask; a party that knows one of the two embeddings, its own or that of one neighbour, has the other,
+    and so all of them. The support of the difference shows even without the points.
     """
 
     card = Card(
@@ -301,10 +301,10 @@ def _score_one_way(metric: str, batches: tuple[_Differences, ...], truth: Messag
     hits, owners, most_frequent, total = [], [], 0.0, 0
     for batch in batches:
         if (batch.first == UNNAMED).all():
-            some = _evenly(batch.values[batch.values.any(axis=1)])
-            hits.append(_are_differences(some, truth.embeddings[batch.step], PrimeField(batch.modulus)))
-            owners.append(np.arange(len(some)))
-            total += len(some)
+            sample = _evenly(batch.values[batch.values.any(axis=1)])
+            hits.append(_are_differences(sample, truth.embeddings[batch.step], PrimeField(batch.modulus)))
+            owners.append(np.arange(len(sample)))
+            total += len(sample)
             continue
         first, second = (truth.parties.index_of(ids, Role.DEVICE) for ids in (batch.first, batch.second))
         secret = truth.embeddings[batch.step].astype(np.int64)
@@ -317,8 +317,8 @@ def _score_one_way(metric: str, batches: tuple[_Differences, ...], truth: Messag
     if not total:
         return None
     hit = np.concatenate(hits)
-    what = "differences of two senders' rows are read exactly, by a common receiver alone."
-    return share_right(metric, hit, np.concatenate(owners), what, prior=most_frequent / total)
+    text = "differences of two senders' rows are read exactly, by a common receiver alone."
+    return share_right(metric, hit, np.concatenate(owners), text, prior=most_frequent / total)
 
 
 _MOST_UNNAMED = 1000
@@ -349,11 +349,11 @@ def _are_differences(values: NDArray[np.signedinteger], rows: NDArray[Any], fiel
     known, expected = ([field.dot(field.elements(item), form) for form in forms] for item in (reduced, values))
     pairs = np.sort(_as_one(known[0], known[1], field))
     differences = np.zeros(len(values), dtype=np.bool_)
-    for some in np.array_split(np.arange(len(values)), 1 + len(values) * len(pairs) // 2**18):
-        first, second = (field.add(ours, theirs[some, None]) for ours, theirs in zip(known, expected, strict=True))
+    for chunk in np.array_split(np.arange(len(values)), 1 + len(values) * len(pairs) // 2**18):
+        first, second = (field.add(ours, theory[chunk, None]) for ours, theory in zip(known, expected, strict=True))
         sums = _as_one(first, second, field)
         index = np.minimum(np.searchsorted(pairs, sums), len(pairs) - 1)
-        differences[some] = (pairs[index] == sums).any(axis=1)
+        differences[chunk] = (pairs[index] == sums).any(axis=1)
     return differences
 
 

@@ -104,15 +104,15 @@ def _separate_terms(sums: SeenSums, weights: Weights) -> ClaimedTerms:
     targets, rows = [], [np.empty((0, sums.values.shape[1]), dtype=sums.values.dtype)]
     for index in np.flatnonzero((sums.terms > 0) & (sums.terms <= MOST_TERMS)).tolist():
         values = np.rint(sums.values[index] * weights.scale).astype(np.int64) if real else sums.values[index]
-        there = np.flatnonzero(values)
-        different, place = np.unique(values[there].astype(np.int64), return_inverse=True)
+        nonzero = np.flatnonzero(values)
+        different, place = np.unique(values[nonzero].astype(np.int64), return_inverse=True)
         explained = _unmix(different, int(sums.terms[index]), weights)
         if explained is None:
             continue
         result, masks = explained
         item = np.array([1 / np.sqrt(weights.degree(v)) if real else v for v in result], dtype=sums.values.dtype)
         row = np.zeros((len(result), len(values)), dtype=sums.values.dtype)
-        row[:, there] = item[:, None] * ((masks[place] >> np.arange(len(result))[:, None]) & 1)
+        row[:, nonzero] = item[:, None] * ((masks[place] >> np.arange(len(result))[:, None]) & 1)
         targets += [int(sums.targets[index])] * len(result)
         rows.append(row)
     return ClaimedTerms(sums.step, np.array(targets, dtype=np.int64), np.concatenate(rows))
@@ -132,22 +132,22 @@ def find_contained(sums: NDArray[Any], dictionary: NDArray[Any]) -> tuple[Ids, I
     """
     rows, absent = _bits(dictionary != 0), _bits(sums == 0)
     nonzero_columns = np.flatnonzero(rows.any(axis=0)).astype(np.int64)
-    where, which = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    totals_found, subsets = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for index in range(len(sums)):
         left = nonzero_columns
         for words, without in zip(rows, absent[:, index], strict=True):
             left = left[words[left] & without == 0]
             if not len(left):
                 break
-        where.append(np.full(len(left), index, dtype=np.int64))
-        which.append(left)
-    return np.concatenate(where), np.concatenate(which)
+        totals_found.append(np.full(len(left), index, dtype=np.int64))
+        subsets.append(left)
+    return np.concatenate(totals_found), np.concatenate(subsets)
 
 
-def _bits(there: NDArray[np.bool_]) -> NDArray[np.uint64]:
+def _bits(flags: NDArray[np.bool_]) -> NDArray[np.uint64]:
     """Bool [n, d] as uint64 [ceil(d / 64), n], a bit a column."""
-    columns = there.shape[1]
-    padded = np.pad(there, ((0, 0), (0, -columns % 64)))
+    columns = flags.shape[1]
+    padded = np.pad(flags, ((0, 0), (0, -columns % 64)))
     return np.ascontiguousarray(np.packbits(np.ascontiguousarray(padded), axis=1).view(np.uint64).T)
 
 
@@ -165,8 +165,8 @@ class _Containment(InformedAttack[ClaimedEdges, PublicRows, MessageTruth]):
         sums = seen_sums(view, public, self.card.observer)
         if not sums:
             return None
-        where, which = find_contained(sums[0].values, known.rows)
-        targets, sources = sums[0].targets[where], view.parties.ids(Role.DEVICE)[which]
+        where, subsets = find_contained(sums[0].values, known.rows)
+        targets, sources = sums[0].targets[where], view.parties.ids(Role.DEVICE)[subsets]
         others = sources != targets
         return ClaimedEdges(sources[others], targets[others])
 

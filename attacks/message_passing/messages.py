@@ -1,4 +1,4 @@
-"""What messages show without decoding: values and gradients in the clear, counts, and who sends to whom.
+"""What messages show without decoding: values and gradients in plaintext, counts, and who sends to whom.
 
 The loss of one device under soft-max and cross-entropy has the gradient p - y at the logits, which is the gradient of
 the last bias: negative at the label and nowhere else (iDLG, Zhao et al. 2020). The gradient of a weight matrix is the
@@ -35,7 +35,7 @@ from fgl_secure.typing import Ids
 
 
 class _ClearValues(RowReader):
-    """A device takes every value that it receives in the clear for what it is."""
+    """A device takes every value that it receives in plaintext for what it is."""
 
     card = Card(
         "clear-values",
@@ -78,16 +78,16 @@ class _MessageCounting(Attack[_CountedMessages, MessageTruth]):
         if not batches:
             return None
         first = min((batch.step.round, batch.step.layer) for batch in batches)
-        here = [batch for batch in batches if (batch.step.round, batch.step.layer) == first]
+        first_batches = [batch for batch in batches if (batch.step.round, batch.step.layer) == first]
         keys, counts = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        for batch in here:
+        for batch in first_batches:
             result = np.unique(batch.observers * len(view.parties) + batch.senders, return_counts=True)
             keys, counts = np.append(keys, result[0]), np.append(counts, result[1])
         unique, place = np.unique(keys, return_inverse=True)
         most = np.zeros(len(unique), dtype=np.int64)
         np.maximum.at(most, place, counts)
         carried = {Phase.SEALED, Phase.CIRCUITS}
-        local = self.card.observer is Role.SILO and not any(batch.phase in carried for batch in here)
+        local = self.card.observer is Role.SILO and not any(batch.phase in carried for batch in first_batches)
         return _CountedMessages(unique // len(view.parties), unique % len(view.parties), most, local)
 
     def score(self, guess: _CountedMessages, truth: MessageTruth) -> tuple[Measurement, ...]:
@@ -97,8 +97,8 @@ class _MessageCounting(Attack[_CountedMessages, MessageTruth]):
         np.add.at(into, (truth.edges[0], silo), 1)
         actual = into[device, guess.observers] if guess.local else into[device].sum(axis=1)
         whose = "in the silo" if guess.local else "that devices send to"
-        what = f"numbers of neighbours {whose} are told by counting messages."
-        return (share_of_numbers("degrees", guess.counts, actual, device, what),)
+        text = f"numbers of neighbours {whose} are told by counting messages."
+        return (share_of_numbers("degrees", guess.counts, actual, device, text),)
 
 
 def _by_neighbour(rows: ReceivedRows, view: View) -> bool:
@@ -130,11 +130,11 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
     )  # fmt: skip
 
     def infer(self, view: View, public: PublicParameters) -> _NamedDevices | None:  # noqa: ARG002  # needs no parameter
-        own = view.own("own devices")
-        if not own:
+        own_devices = view.own("own devices")
+        if not own_devices:
             return None
         parties, devices = len(view.parties), view.parties.ids(Role.DEVICE)
-        own_pairs = own[0].owners * parties + own[0].values
+        own_pairs = own_devices[0].owners * parties + own_devices[0].values
         pairs = np.empty(0, dtype=np.int64)
         ends = {(id(item.senders), id(item.receivers)): (item.senders, item.receivers) for item in view.received}
         for senders, receivers in ends.values():
@@ -158,22 +158,22 @@ class _VisibleDevices(Attack[_NamedDevices, MessageTruth]):
 def _share_seen(named_devices: NDArray[np.bool_], actual: NDArray[np.bool_]) -> Measurement:
     certain = ~(named_devices & ~actual).any(axis=0)
     visible: NDArray[np.bool_] = np.asarray((named_devices & certain).any(axis=1))
-    what = "devices are known by name to a silo that is not theirs."
-    return share_right("vis_node", visible, None, what, reachable=float(actual.any(axis=1).mean()))
+    text = "devices are known by name to a silo that is not theirs."
+    return share_right("vis_node", visible, None, text, reachable=float(actual.any(axis=1).mean()))
 
 
 def _advantage_over_pairs(named_devices: NDArray[np.bool_], actual: NDArray[np.bool_], silo_of: Ids) -> Measurement:
     foreign = np.ones_like(actual)
     foreign[np.arange(len(silo_of)), silo_of] = False
     positive, negative = actual & foreign, ~actual & foreign
-    result, wrong = int((named_devices & positive).sum()), int((named_devices & negative).sum())
+    result, false_pairs = int((named_devices & positive).sum()), int((named_devices & negative).sum())
     device = np.broadcast_to(np.arange(len(silo_of))[:, None], foreign.shape)
     gain = clustered_advantage(named_devices[foreign], positive[foreign], device[foreign], seed=0)
     finding = (
         f"Of {int(positive.sum()):,} pairs of a device and a foreign silo with a neighbour of it, {result:,} are "
-        f"known to the silo, with {wrong:,} false ones."
+        f"known to the silo, with {false_pairs:,} false ones."
     )
-    return Measurement.of_advantage("advantage", gain, wrong / max(int(negative.sum()), 1), finding)
+    return Measurement.of_advantage("advantage", gain, false_pairs / max(int(negative.sum()), 1), finding)
 
 
 class _VisibleEdges(Attack[ClaimedEdges, MessageTruth]):
@@ -203,8 +203,8 @@ class _VisibleEdges(Attack[ClaimedEdges, MessageTruth]):
         devices = len(truth.silo_of)
         crossing = truth.edges[:, truth.silo_of[truth.edges[0]] != truth.silo_of[truth.edges[1]]]
         source, target = (truth.parties.index_of(ids, Role.DEVICE) for ids in (guess.sources, guess.targets))
-        named_edges, there = source * devices + target, truth.edges[0] * devices + truth.edges[1]
-        certain = bool(np.isin(named_edges, there).all())
+        named_edges, actual = source * devices + target, truth.edges[0] * devices + truth.edges[1]
+        certain = bool(np.isin(named_edges, actual).all())
         hit = np.isin(crossing[0] * devices + crossing[1], named_edges) & certain
         share = node_block_proportion(hit, crossing, devices, seed=0)
         density = crossing.shape[1] / max(devices * (devices - 1), 1)
@@ -260,11 +260,11 @@ class _DeviceGradients(Attack[_GradientGuess, MessageTruth]):
             return None
         last = layers[max(layers)][-1]
         bias = np.asarray(last.payload)
-        losing = bias.any(axis=1)
+        has_loss = bias.any(axis=1)
         read = {layer: _rows(batches[0], batches[-1]) for layer, batches in layers.items() if len(batches) > 1}
         return _GradientGuess(
-            last.senders[losing],
-            bias[losing].argmin(axis=1).astype(np.int64),
+            last.senders[has_loss],
+            bias[has_loss].argmin(axis=1).astype(np.int64),
             {layer: devices for layer, (devices, _) in read.items()},
             {layer: rows for layer, (_, rows) in read.items()},
         )
@@ -289,12 +289,12 @@ def _rows(weight: ReceivedRows, bias: ReceivedRows) -> tuple[Ids, Floats]:
 
 def _length(dense: Floats, column: Floats, delta: Floats) -> Floats:
     """Entries of the bias gradient, where those go with their columns; else the columns' largest: float32 [k]."""
-    index, which = np.abs(column).argmax(axis=1), np.arange(len(column))
-    across = dense[which, index]  # the largest entry of each column
+    index, ids = np.abs(column).argmax(axis=1), np.arange(len(column))
+    across = dense[ids, index]  # the largest entry of each column
     first = np.abs(across).argmax(axis=1)
     ratio = np.divide(across, delta, out=np.full_like(delta, np.nan), where=delta != 0)
-    alike = np.abs(ratio - ratio[which, first, None]) <= RELATIVE_ERROR * np.abs(ratio[which, first, None])
-    return np.asarray(np.where(alike.all(axis=1), delta[which, first], column[which, index]))
+    alike = np.abs(ratio - ratio[ids, first, None]) <= RELATIVE_ERROR * np.abs(ratio[ids, first, None])
+    return np.asarray(np.where(alike.all(axis=1), delta[ids, first], column[ids, index]))
 
 
 def _dense(factors: Floats, d_out: int) -> Iterator[tuple[Ids, Floats]]:
@@ -311,8 +311,8 @@ def _score_labels(guess: _GradientGuess, truth: MessageTruth) -> Measurement | N
         return None
     actual = truth.labels[truth.parties.index_of(guess.labelled, Role.DEVICE)]
     prior, random = largest_share(actual[:, None]), 1 / max(int(truth.labels.max()) + 1, 1)
-    what = "labels are read from the sign of the last bias gradient."
-    return share_right("labels", guess.labels == actual, None, what, random=random, prior=prior)
+    text = "labels are read from the sign of the last bias gradient."
+    return share_right("labels", guess.labels == actual, None, text, random=random, prior=prior)
 
 
 def _score_rows(guess: _GradientGuess, truth: MessageTruth) -> Measurement | None:
@@ -324,8 +324,8 @@ def _score_rows(guess: _GradientGuess, truth: MessageTruth) -> Measurement | Non
             right.append(error <= RELATIVE_ERROR)
             most_frequent += largest_share(actual) * len(actual)
     hit = np.concatenate(right)
-    what = "rows that devices multiply the weights by are read, up to their length."
-    return share_right("input rows", hit, None, what, prior=most_frequent / len(hit)) if len(hit) else None
+    text = "rows that devices multiply the weights by are read, up to their length."
+    return share_right("input rows", hit, None, text, prior=most_frequent / len(hit)) if len(hit) else None
 
 
 def _directions(rows: Floats) -> NDArray[np.float64]:

@@ -89,9 +89,9 @@ def certain_edges(incidence: sparse.csr_array, colours: _Colours) -> tuple[Ids, 
     count = 1 + max(int(colours.devices.max(initial=-1)), int(colours.tags.max(initial=-1)))
     tags_of, devices_of = (np.bincount(colour, minlength=count) for colour in (colours.tags, colours.devices))
     by_colour = (incidence.astype(np.int64) @ _membership(colours.tags, t, count)).tocoo()
-    whole = (by_colour.data == tags_of[by_colour.col]) & (tags_of == devices_of)[by_colour.col]
+    equal = (by_colour.data == tags_of[by_colour.col]) & (tags_of == devices_of)[by_colour.col]
     sends = sparse.csr_array(
-        (np.ones(int(whole.sum()), dtype=np.int64), (by_colour.row[whole], by_colour.col[whole])), shape=(n, count)
+        (np.ones(int(equal.sum()), dtype=np.int64), (by_colour.row[equal], by_colour.col[equal])), shape=(n, count)
     )
     edges = (sends @ _membership(colours.devices, n, count).T.tocsr()).tocoo()
     return edges.row.astype(np.int64), edges.col.astype(np.int64)
@@ -101,7 +101,7 @@ def claimed_edges(forward: sparse.csr_array, answering: NDArray[np.bool_] | None
     """The edges that a forward pass gives away, with what the backward pass shows of who has a tag at all.
 
     Where sums over fewer than k_min messages are refused, most devices of low degree have no tag. Those that have one
-    send gradients back, if to anybody with k_min messages of its own; the tags of the others are those under which no
+    send gradients back, if to any party with k_min messages of its own; the tags of the others are those under which no
     such sender is seen. Between the former and the remaining tags the pattern is symmetric again.
 
     Args:
@@ -185,11 +185,11 @@ def _received_messages(batches: list[ReceivedRows], relay: int, view: View) -> t
 
 def _opened(view: View) -> dict[int, Ids]:
     """By relay, the circuits of the first opening: int64 [m, 4], the silo that hands rows over, place, and group."""
-    found: dict[int, Ids] = {}
+    circuits: dict[int, Ids] = {}
     for rows in view.own(CIRCUITS):
         for relay in np.unique(rows.owners).tolist():
-            found.setdefault(relay, np.asarray(rows.values)[rows.owners == relay])
-    return found
+            circuits.setdefault(relay, np.asarray(rows.values)[rows.owners == relay])
+    return circuits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -229,12 +229,12 @@ class _SiloPattern(Attack[_Patterns, MessageTruth]):
         is_named[is_named] = actual[guesses[is_named]].any(axis=1)
         if not is_named.any():
             return ()
-        theirs, width = actual[guesses[is_named]], guess.counts.shape[1]
+        actual_counts, width = actual[guesses[is_named]], guess.counts.shape[1]
         counts = guess.counts[is_named]
         counts[np.arange(len(counts)), truth.silo_of[guesses[is_named]]] = 0
-        right = (np.pad(theirs, ((0, 0), (0, width - theirs.shape[1]))) == counts).all(axis=1)
-        what = "groups show in which silos, and how many, neighbours an unnamed device has."
-        return (share_right("neighbours by silo", right, guesses[is_named], what, prior=largest_share(theirs)),)
+        right = (np.pad(actual_counts, ((0, 0), (0, width - actual_counts.shape[1]))) == counts).all(axis=1)
+        text = "groups show in which silos, and how many, neighbours an unnamed device has."
+        return (share_right("neighbours by silo", right, guesses[is_named], text, prior=largest_share(actual_counts)),)
 
 
 def _count_patterns(circuits: Ids, view: View) -> _Patterns:
@@ -275,7 +275,7 @@ class _SilentDevices(InformedAttack[Guess, SilentDevices, MessageTruth], Generic
         """Looks at every relay alone; None where silos don't hand rows of unnamed devices to relays."""
         rounds = range(len(known.by_round))
         return self._read(
-            [_missing(view, relay, each, rounds) for relay, each in _opened(view).items()], known.by_round
+            [_missing(view, relay, circuits, rounds) for relay, circuits in _opened(view).items()], known.by_round
         )
 
     @abstractmethod
@@ -306,8 +306,8 @@ class _SilentPartners(_SilentDevices[_CountedPartners]):
         """The share of silent devices whose number of partners is right; the prior is the most frequent number."""
         device = truth.parties.index_of(guess.devices, Role.DEVICE)
         actual = np.bincount(truth.edges[1], minlength=len(truth.silo_of))[device]
-        what = "numbers of partners of silent devices are counted right."
-        return (share_of_numbers("partners", guess.counts, actual, device, what),)
+        text = "numbers of partners of silent devices are counted right."
+        return (share_of_numbers("partners", guess.counts, actual, device, text),)
 
 
 class _SilentPairs(_SilentDevices[_JudgedPairs]):
@@ -342,8 +342,8 @@ class _SilentPairs(_SilentDevices[_JudgedPairs]):
         actual = np.isin(one * n + other, truth.edges[0] * n + truth.edges[1])
         right = guess.joined == actual
         prior = largest_share(actual[:, None].astype(np.int64))
-        what = "Of {} pairs it is said rightly whether they are partners."
-        return (share_right("pairs", right, one, what, random=0.5, prior=prior),)
+        text = "Of {} pairs it is said rightly whether they are partners."
+        return (share_right("pairs", right, one, text, random=0.5, prior=prior),)
 
 
 def _own_group(groups: Counter[int]) -> int:
@@ -362,17 +362,17 @@ def _alone(missing: Mapping[int, Counter[int]], silent: Ids) -> dict[int, Counte
 
 def _missing(view: View, relay: int, circuits: Ids, rounds: range) -> dict[int, Counter[int]]:
     """By round, how many rows are missing at one relay by group, of those over circuits of the first opening."""
-    names, found = circuits[:, 0] << 32 | circuits[:, 1], dict[int, Counter[int]]()
-    there: dict[int, list[Any]] = {}
+    names, absent = circuits[:, 0] << 32 | circuits[:, 1], dict[int, Counter[int]]()
+    by_round: dict[int, list[Any]] = {}
     for rows in view.messages(Phase.SHARES, direction=Direction.FORWARD):
-        mine = rows.receivers == relay
-        if mine.any():
-            place = np.asarray(rows["slot"])[mine].astype(np.int64)
-            there.setdefault(rows.step.round, []).append(rows.senders[mine] << 32 | place)
-    for number, parts in there.items():
+        mask = rows.receivers == relay
+        if mask.any():
+            place = np.asarray(rows["slot"])[mask].astype(np.int64)
+            by_round.setdefault(rows.step.round, []).append(rows.senders[mask] << 32 | place)
+    for number, parts in by_round.items():
         if number in rounds:
-            found[number] = Counter(circuits[~np.isin(names, np.concatenate(parts)), 2].tolist())
-    return found
+            absent[number] = Counter(circuits[~np.isin(names, np.concatenate(parts)), 2].tolist())
+    return absent
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_TagMatching(), _SiloPattern(), _SilentPartners(), _SilentPairs())

@@ -93,16 +93,16 @@ def _at_silos(view: View, public: PublicParameters) -> Iterator[SeenSums]:
     mask = masks[0].values[:, 0, :CHECKED].astype(np.int64)
     inverse = field.inverse(np.where(mask != 0, mask, 1))
     for batch in _forward(view, Phase.AGGREGATE):
-        own = np.searchsorted(points[0].owners, batch.receivers)
+        row = np.searchsorted(points[0].owners, batch.receivers)
         codes = np.asarray(batch.payload)
         probe = codes[..., : mask.shape[1]]
-        carried = weighted_rows(field, to_mask[own], probe)
+        carried = weighted_rows(field, to_mask[row], probe)
         width = carried.shape[1]
-        times, usable = field.multiply(carried, inverse[own, :width]).astype(np.int64), mask[own, :width] != 0
+        times, usable = (field.multiply(carried, inverse[row, :width]).astype(np.int64), mask[row, :width] != 0)
         most = np.where(usable, times, -1).max(axis=1)
         alike = (np.where(usable, times, most[:, None]) == most[:, None]).all(axis=1)
         terms = np.where(alike & usable.any(axis=1), most, UNKNOWN)
-        yield SeenSums(batch.step, batch.senders, terms, weighted_rows(field, to_sum[own], codes))
+        yield SeenSums(batch.step, batch.senders, terms, weighted_rows(field, to_sum[row], codes))
 
 
 def _answers(view: View, step: Step) -> tuple[Ids, Ids, Ids, NDArray[Any]]:
@@ -113,7 +113,7 @@ def _answers(view: View, step: Step) -> tuple[Ids, Ids, Ids, NDArray[Any]]:
         if opened.step == step:
             relays, counts = opened.values[:, 0], opened.values[:, 1]
             parts.append((relays.astype(np.int64), opened.owners, counts, opened.values[:, 2:]))
-    senders, receivers, counts, sums = (np.concatenate(each) for each in zip(*parts, strict=True))
+    senders, receivers, counts, sums = (np.concatenate(column) for column in zip(*parts, strict=True))
     return senders, receivers, counts.astype(np.int64), sums
 
 
@@ -194,10 +194,10 @@ class _Differencing(Attack[Determined, MessageTruth]):
             group, column = np.nonzero(leverage > 1 - DETERMINED)
             rows = np.einsum("cr,crd->cd", inverse[group, column], values[alike[group]])
             result.append((messages[group, column], rows))
-        which = np.concatenate([message for message, _ in result])
+        differing = np.concatenate([message for message, _ in result])
         rows = np.concatenate([values for _, values in result])
         exact = (np.rint(rows).astype(np.int64) % modulus).astype(sums[0].values.dtype)
-        return RecoveredRows(sums[0].step, senders[which], exact), targets[which]
+        return RecoveredRows(sums[0].step, senders[differing], exact), targets[differing]
 
     def score(self, guess: Determined, truth: MessageTruth) -> tuple[Measurement, ...]:
         rows, targets = guess
@@ -220,10 +220,10 @@ def _align_rounds(sums: list[SeenSums], owners: Ids, modulus: int) -> tuple[Floa
     for r, item in enumerate(sums):
         place = np.searchsorted(owners, item.targets)
         inside = np.flatnonzero(place < len(owners))
-        here = inside[owners[place[inside]] == item.targets[inside]]
-        got = item.values[here].astype(np.float64)
-        values[place[here], r] = np.where(got > modulus // 2, got - modulus, got)
-        known[place[here], r] = True
+        matching = inside[owners[place[inside]] == item.targets[inside]]
+        received = item.values[matching].astype(np.float64)
+        values[place[matching], r] = np.where(received > modulus // 2, received - modulus, received)
+        known[place[matching], r] = True
     return values, known
 
 
@@ -255,12 +255,12 @@ class _SingleNeighbour(Attack[ClaimedTerms, MessageTruth]):
         hit = exact_rows_recovered(guess.values, secret) & (source >= 0)
         devices, hits = len(truth.silo_of), int(hit.sum())
         exact, exposed = exact_proportion(hits, len(hit)), exact_proportion(hits, devices)
-        there = float((_only_sources(truth) >= 0).mean())
+        single_share = float((_only_sources(truth) >= 0).mean())
         finding = (
             f"{hits:,} of {len(hit):,} sums taken for one neighbour's embedding are exactly that; "
             f"{hits:,} of {devices:,} devices are exposed so."
         )
-        share = Measurement.of_share("exposed devices", exposed, finding, reachable=there, context=True)
+        share = Measurement.of_share("exposed devices", exposed, finding, reachable=single_share, context=True)
         if not len(hit):
             return (share,)
         return Measurement.of_share("exact recovery", exact, finding, prior=largest_share(secret)), share

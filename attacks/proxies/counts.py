@@ -76,7 +76,7 @@ def _whole_counts(rows: ProxyRows, row: int) -> Ids | None:
 def _one_more(before: Ids, after: Ids, most: int = MOST) -> tuple[Ids, int] | None:
     """How many nodes of each class there were before one was added, and of which class that one is.
 
-    Shares tell counts but for a common divisor; that one node was added also tells the divisor.
+    Shares tell counts except for a common divisor; that one node was added also tells the divisor.
 
     Args:
         before: int64 [C], smallest whole numbers behind the shares before; zeros where there were none.
@@ -108,9 +108,9 @@ def _of_clients(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
         if result is None:
             continue
         counts, kind = result
-        there = int(counts[kind])
-        mean = before.proxies[row, kind] if there else 0.0
-        proxy = (there + 1) * after.proxies[later[client], kind] - there * mean
+        count = int(counts[kind])
+        mean = before.proxies[row, kind] if count else 0.0
+        proxy = (count + 1) * after.proxies[later[client], kind] - count * mean
         yield Addition(after.round, client, counts, kind, proxy)
 
 
@@ -162,10 +162,10 @@ def _of_sum(before: ProxyRows, after: ProxyRows) -> Iterator[Addition]:
     if result is None:
         return
     counts, kind = result
-    labelled, there = int(counts.sum()), int(counts[kind])
+    labelled, count = int(counts.sum()), int(counts[kind])
     proxy = (labelled + 1) * (after.products[0, kind] - before.products[0, kind])
-    if there:
-        proxy = proxy + there / labelled * before.proxies[0, kind]
+    if count:
+        proxy = proxy + count / labelled * before.proxies[0, kind]
     yield Addition(after.round, SUM, counts, kind, proxy)
 
 
@@ -283,14 +283,14 @@ class _ProxyMembership(InformedAttack[tuple[_NamedProxy, ...], ProxyKnowledge, P
             return ()
         by_event = {(item.round, item.client): item for item in guess}
         sides = [_side(by_event.get(event), proxies[event[1], event[0]]) for event in events]
-        right, wrong = sides.count(1), sides.count(-1)
-        result = advantage(right, len(events), wrong, len(events))
+        right, misses = sides.count(1), sides.count(-1)
+        result = advantage(right, len(events), misses, len(events))
         finding = (
-            f"Of {len(events):,} nodes that were added {right:,} are told from another one, and for {wrong:,} the "
+            f"Of {len(events):,} nodes that were added {right:,} are told from another one, and for {misses:,} the "
             f"other one is named."
         )
         metric = "added nodes told apart"
-        return (Measurement.of_advantage(metric, result, wrong / len(events), finding),)
+        return (Measurement.of_advantage(metric, result, misses / len(events), finding),)
 
 
 def _name_proxies(addition: Addition, suspects: Suspects) -> Iterator[_NamedProxy]:
@@ -299,9 +299,9 @@ def _name_proxies(addition: Addition, suspects: Suspects) -> Iterator[_NamedProx
     if pairs is None:
         return
     for client in range(len(pairs)) if addition.client == SUM else (addition.client,):
-        far = np.linalg.norm(pairs[client] - addition.proxy, axis=1)
-        if np.isfinite(far).all():
-            near = int(far.argmin())
+        distances = np.linalg.norm(pairs[client] - addition.proxy, axis=1)
+        if np.isfinite(distances).all():
+            near = int(distances.argmin())
             yield _NamedProxy(addition.round, client, pairs[client, near], pairs[client, 1 - near])
 
 
@@ -309,8 +309,8 @@ def _side(named_proxy: _NamedProxy | None, actual: Floats) -> int:
     """1 for the right one, -1 for the other one, 0 where nothing is said."""
     if named_proxy is None:
         return 0
-    near, far = (float(np.linalg.norm(proxy - actual)) for proxy in (named_proxy.named, named_proxy.other))
-    return int(near < far) - int(far < near)
+    near, to_other = (float(np.linalg.norm(proxy - actual)) for proxy in (named_proxy.named, named_proxy.other))
+    return int(near < to_other) - int(to_other < near)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -364,8 +364,8 @@ class _ProxyClasses(_FirstRoundAttack):
     def guess_without(self, guess: _FirstRound, known: ProxyKnowledge, parties: Directory) -> _FirstRound:  # noqa: ARG002  # needs no numbering
         """Every class at every client that has labelled nodes."""
         sizes = known.sizes_of(guess.clients)
-        some = np.ones((len(guess.clients), 1), dtype=np.bool_) if sizes is None else sizes[:, None] > 0
-        return replace(guess, present=np.broadcast_to(some, guess.present.shape))
+        nonempty = np.ones((len(guess.clients), 1), dtype=np.bool_) if sizes is None else sizes[:, None] > 0
+        return replace(guess, present=np.broadcast_to(nonempty, guess.present.shape))
 
     def score(self, guess: _FirstRound, truth: ProxyTruth) -> tuple[Measurement, ...]:
         """The share of pairs of a client and a class that are right.
@@ -378,15 +378,15 @@ class _ProxyClasses(_FirstRoundAttack):
         right = np.broadcast_to(guess.present, (len(clients), actual.shape[1])) == actual[clients]
         has = actual.mean(axis=0)
         prior, missing = float(np.maximum(has, 1 - has).mean()), int((~guess.present).sum())
-        what = (
-            f"The sum tells that {missing:,} of {len(has):,} classes are labelled by nobody; guessing the others of "
+        text = (
+            f"The sum tells that {missing:,} of {len(has):,} classes are labelled by no client; guessing the others of "
             "every client is right {} times."
             if guess.is_sum
             else f"Whether a client has labelled nodes of a class is read right {{}} times; {missing:,} times there "
             "are none."
         )
-        everywhere = np.ones(right.shape, dtype=np.bool_)
-        return (share_of_cells("classes of clients", right, everywhere, what, random=0.5, prior=prior),)
+        all_cells = np.ones(right.shape, dtype=np.bool_)
+        return (share_of_cells("classes of clients", right, all_cells, text, random=0.5, prior=prior),)
 
 
 class _ProxyCounts(_FirstRoundAttack):
@@ -421,23 +421,23 @@ class _ProxyCounts(_FirstRoundAttack):
 
 
 def _labels(shares: Floats, actual: Ids) -> tuple[Measurement, ...]:
-    there = actual.any(axis=1)
-    if not there.any():
+    has_labels = actual.any(axis=1)
+    if not has_labels.any():
         return ()
-    most = actual[there].argmax(axis=1)
-    right, prior = shares[there].argmax(axis=1) == most, float(np.bincount(most).max() / len(most))
-    what = "The most frequent label is read right of {} clients."
-    return (share_right("most frequent labels", right, None, what, random=1 / actual.shape[1], prior=prior),)
+    most = actual[has_labels].argmax(axis=1)
+    right, prior = shares[has_labels].argmax(axis=1) == most, float(np.bincount(most).max() / len(most))
+    text = "The most frequent label is read right of {} clients."
+    return (share_right("most frequent labels", right, None, text, random=1 / actual.shape[1], prior=prior),)
 
 
 def _counts(counts: Ids, actual: Ids) -> tuple[Measurement, ...]:
-    there = actual > 0
-    if not there.any():
+    nonzero = actual > 0
+    if not nonzero.any():
         return ()
-    values = np.bincount(actual[there])
+    values = np.bincount(actual[nonzero])
     random, prior = 1 / (len(values) - 1), float(values.max() / values.sum())
-    what = "How many labelled nodes of a class a client has is read right {} times."
-    return (share_of_cells("labelled nodes of a class", counts == actual, there, what, random=random, prior=prior),)
+    text = "How many labelled nodes of a class a client has is read right {} times."
+    return (share_of_cells("labelled nodes of a class", counts == actual, nonzero, text, random=random, prior=prior),)
 
 
 class _ProxySingletons(_FirstRoundAttack):
@@ -462,7 +462,7 @@ class _ProxySingletons(_FirstRoundAttack):
         """How well single nodes are told from several, and the share of single nodes' proxies that are read.
 
         From the sum nothing is told apart, and each class's mean over all clients is tried. Nothing is measured where
-        nobody has a single node.
+        no party has a single node.
         """
         counts, proxies = truth.labelled[:, guess.round], truth.singles[:, guess.round]
         clients = guess.among(len(counts))
@@ -471,16 +471,16 @@ class _ProxySingletons(_FirstRoundAttack):
             return ()
         read = np.broadcast_to(guess.proxies, (len(clients), *guess.proxies.shape[1:]))
         whence = "off the sum, where nobody else has the class" if guess.is_sum else "exactly"
-        what = f"The proxies of {{}} nodes that are single in their class are read {whence}."
-        recovered = share_of_cells("proxies of single nodes", close(read, proxies[clients]), single, what)
+        text = f"The proxies of {{}} nodes that are single in their class are read {whence}."
+        recovered = share_of_cells("proxies of single nodes", close(read, proxies[clients]), single, text)
         return (recovered,) if guess.is_sum else (recovered, _measure_singles(guess.counts == 1, single, several))
 
 
 def _measure_singles(claimed: Flags, single: Flags, several: Flags) -> Measurement:
     hits, alarms = int((claimed & single).sum()), int((claimed & several).sum())
-    there = single | several
+    eligible = single | several
     client = np.broadcast_to(np.arange(len(single))[:, None], single.shape)
-    result = clustered_advantage(claimed[there], single[there], client[there], seed=0)
+    result = clustered_advantage(claimed[eligible], single[eligible], client[eligible], seed=0)
     finding = (
         f"{hits:,} of {int(single.sum()):,} single nodes are recognised by their share, and {alarms:,} of "
         f"{int(several.sum()):,} larger classes are taken for one."

@@ -49,11 +49,11 @@ def whole_numbers(shares: Floats, rounding: float, most: int = MOST) -> Ids | No
         return None
     totals = np.arange(1, most + 1)
     scaled = totals[:, None] * shares
-    whole = np.rint(scaled)
-    fits = (np.abs(scaled - whole) <= totals[:, None] * (rounding + _SLACK)).all(axis=1)
-    fits &= whole.sum(axis=1) == totals
+    rounded = np.rint(scaled)
+    fits = (np.abs(scaled - rounded) <= totals[:, None] * (rounding + _SLACK)).all(axis=1)
+    fits &= rounded.sum(axis=1) == totals
     numbers = np.flatnonzero(fits)
-    return whole[numbers[0]].astype(np.int64) if len(numbers) else None
+    return rounded[numbers[0]].astype(np.int64) if len(numbers) else None
 
 
 def counts_from_change(change: Floats, rounding: float, most: int = MOST_ADDED) -> tuple[Ids, int] | None:
@@ -222,22 +222,22 @@ class _ProxyPartialFractions(InformedAttack[_ExplainedCounts, ProxyKnowledge, Pr
         return replace(guess, counts=np.broadcast_to(even, guess.counts.shape))
 
     def score(self, guess: _ExplainedCounts, truth: ProxyTruth) -> tuple[Measurement, ...]:
-        """The share of counts that are read, of the clients in the sum and all classes that anybody has.
+        """The share of counts that are read, of the clients in the sum and all classes that any party has.
 
         The prior is to guess the count that comes most often. Counts that are not claimed count as wrong.
         """
         actual = truth.labelled[:, guess.round]
-        there = actual.any(axis=0)
-        if not there.any():
+        has_class = actual.any(axis=0)
+        if not has_class.any():
             return ()
-        expected = actual[np.ix_(guess.clients, there)]
-        right, values = guess.counts[:, there] == expected, np.bincount(expected.ravel())
+        expected = actual[np.ix_(guess.clients, has_class)]
+        right, values = guess.counts[:, has_class] == expected, np.bincount(expected.ravel())
         skipped = f" For {guess.skipped:,} classes there was too much to try." if guess.skipped else ""
-        what = (
+        text = (
             f"How many labelled nodes of a class a client has is read off one sum of shares right {{}} times.{skipped}"
         )
-        everywhere, random, prior = np.ones(right.shape, np.bool_), 1 / len(values), float(values.max() / values.sum())
-        return (share_of_cells("counts read off one sum", right, everywhere, what, random=random, prior=prior),)
+        all_cells, random, prior = np.ones(right.shape, np.bool_), 1 / len(values), float(values.max() / values.sum())
+        return (share_of_cells("counts read off one sum", right, all_cells, text, random=random, prior=prior),)
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (_ProxyPartialFractions(),)

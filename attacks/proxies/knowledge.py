@@ -66,7 +66,7 @@ class ProxyKnowledge:
 
     Attributes:
         layout: where the parts of a summand lie.
-        suspects: two proxies for each node that is added, of which it has one; None where nobody knows any.
+        suspects: two proxies for each node that is added, of which it has one; None where no party knows any.
     """
 
     layout: ProxySlices
@@ -126,7 +126,7 @@ class ProxyRows:
 
     @property
     def total(self) -> ProxyRows:
-        """The sum of the rows, which whoever sees them can take."""
+        """The sum of the rows, which a party that sees them can take."""
         rounding = self.rounding * len(self.clients)
         summed = (self.shares.sum(axis=0)[None], self.products.sum(axis=0)[None])
         return ProxyRows(self.round, np.array([SUM]), *summed, rounding, self.unit)
@@ -172,22 +172,22 @@ def _read(number: int, clients: Ids, rows: Floats, layout: ProxySlices, rounding
 
 def close(read: Floats, right: Floats) -> NDArray[np.bool_]:
     """Whether proxies [..., d] are recovered, bool [...]; never where one of the two is NaN."""
-    off = np.linalg.norm(read - right, axis=-1)
-    return np.asarray(off <= RECOVERED * np.linalg.norm(right, axis=-1), dtype=np.bool_)
+    distance = np.linalg.norm(read - right, axis=-1)
+    return np.asarray(distance <= RECOVERED * np.linalg.norm(right, axis=-1), dtype=np.bool_)
 
 
 def share_of_cells(
-    metric: str, right: Flags, there: Flags, what: str, *, random: float = 0.0, prior: float = 0.0
+    metric: str, right: Flags, cells: Flags, text: str, *, random: float = 0.0, prior: float = 0.0
 ) -> Measurement:
     """The share of right cells of a client and a class; cells of one client depend on each other.
 
     Args:
         metric: what the figure is called.
         right: bool [clients, classes].
-        there: bool [clients, classes], which cells count.
-        what: see `share_right`, as the others.
+        cells: bool [clients, classes], which cells count.
+        text: see `share_right`, as the others.
         random: of random claims.
         prior: of the best claims without messages.
     """
     client = np.broadcast_to(np.arange(len(right))[:, None], right.shape)
-    return share_right(metric, right[there], client[there], what, random=random, prior=prior)
+    return share_right(metric, right[cells], client[cells], text, random=random, prior=prior)

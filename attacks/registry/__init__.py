@@ -49,11 +49,11 @@ PAGES: Mapping[str, str] = MappingProxyType({
 """The page on each family of attacks."""
 
 
-def page_on(each: Attack[Any, Any]) -> str:
+def page_on(attack: Attack[Any, Any]) -> str:
     """The page on an attack; "" for one from outside whose card names none."""
-    if each.card.page:
-        return each.card.page
-    package, _, inside = type(each).__module__.partition(".attacks.")
+    if attack.card.page:
+        return attack.card.page
+    package, _, inside = type(attack).__module__.partition(".attacks.")
     return PAGES.get(inside.partition(".")[0], "") if package == "fgl_secure" else ""
 
 

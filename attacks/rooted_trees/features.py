@@ -3,7 +3,7 @@
 A sum over one neighbour is that neighbour's feature row.
 
 f_i^1 of a node with one neighbour at other clients is x of that neighbour, whatever scheme computed it (Fed2GNN,
-section 4.2). In the clear each passive client's part arrives by itself, and one neighbour *at that client* is enough.
+section 4.2). In plaintext each passive client's part arrives by itself, and one neighbour *at that client* is enough.
 
 Feature rows and edges from differences of hop sums.
 
@@ -11,8 +11,8 @@ Subtracting sums over neighbours from each other, until single nodes' features a
 
 Sums for two nodes of a client whose neighbours elsewhere differ in one node differ in that node's row; in general the
 first hop's sums are equations with the client's own edges as coefficients, and what their row space determines is read.
-Whoever knows the public topology has the later hops as equations about the same rows: mu_m^{k-1} is a sum of feature
-rows with numbers of walks as coefficients (Fed2GNN, Protocol 1), and the client's own rows can be taken out.
+A party that knows the public topology has the later hops as equations about the same rows: mu_m^{k-1} is a sum of
+feature rows with numbers of walks as coefficients (Fed2GNN, Protocol 1), and the client's own rows can be taken out.
 
 Which edges between other clients' nodes the second hop tells: those whose ends' features the first has given away.
 

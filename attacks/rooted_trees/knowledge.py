@@ -3,7 +3,7 @@
 The sums that a client of Fed2GNN gets of other clients' nodes, hop by hop, as equations about these nodes.
 
 For each of its nodes i a client asks every other client z for the sum of mu^{k-1} over i's neighbours at z (Fed2GNN,
-Protocol 1). In the clear each such sum arrives by itself; under a scheme the client learns the total over z alone. Who
+Protocol 1). In plaintext each such sum arrives by itself; under a scheme the client learns the total over z alone. Who
 is summed it knows either way: it asked for them by name.
 """
 
@@ -31,7 +31,7 @@ FED2GNN_RELAYS = "fed2gnn, relays see who sends to which group"
 
 @dataclass(frozen=True, slots=True)
 class HopRules:
-    """What everybody knows of how hop sums are computed.
+    """What every party knows of how hop sums are computed.
 
     Attributes:
         minimum: least number of clients in a sum; a node with neighbours at fewer other clients goes without any.
@@ -120,27 +120,27 @@ class ClientSums:
 def client_sums(view: View, public: PublicParameters) -> list[ClientSums]:
     """The sums of every client that has some and noted its own rows.
 
-    Where sums of single clients arrived in the clear, these; a client that lacks some of what it asked another for
+    Where sums of single clients arrived in plaintext, these; a client that lacks some of what it asked another for
     leaves that one out. Elsewhere the totals that it noted; a refused total is not there, or 0 in every hop.
     """
     batches = view.messages(Phase.VALUES, direction=Direction.FORWARD, round=0)
     batches = tuple(sorted(batches, key=lambda batch: batch.step.layer))
     result = []
     for client in clients_of(view):
-        own = rows_by_layer(view, OWN_ROWS, client, [0])
+        own_features = rows_by_layer(view, OWN_ROWS, client, [0])
         noted = rows_of(view, ASKED)
-        asked = client.crossing
+        requests = client.crossing
         if noted:
             pairs = stack_rows(noted).of(client.observer)[:, :2].astype(np.int64)
-            asked = sparse.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=asked.shape)
+            requests = sparse.csr_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=requests.shape)
         received = [(batch.step.layer, batch, batch.observers == client.observer) for batch in batches]
-        hops = [(batch, mine) for layer, batch, mine in received if layer >= 0 and mine.any()]
-        sums = _apart(view, client, asked, hops) if hops else _totals(view, client, asked)
-        if own is not None and sums is not None:
+        hops = [(batch, rows) for layer, batch, rows in received if layer >= 0 and rows.any()]
+        sums = _apart(view, client, requests, hops) if hops else _totals(view, client, requests)
+        if own_features is not None and sums is not None:
             exact = public.fraction_bits
             largest = float(np.abs(sums[3]).max(initial=0.0))
             unit = largest * 2.0**-REAL_BITS if exact is None else 2.0**-exact
-            result.append(ClientSums(client, own[0][0], asked, *sums, unit))
+            result.append(ClientSums(client, own_features[0][0], requests, *sums, unit))
     return result
 
 
@@ -158,12 +158,12 @@ def _apart(
         hops.append({owner: payload[owners == owner] for owner in np.unique(owners).tolist()})
     nodes, senders, parts, values = [], [], [], []
     for sender in sorted(set.intersection(*(set(hop) for hop in hops))):
-        theirs = _at_client(client, requests, sender)
-        there = np.flatnonzero(np.diff(theirs.indptr))
-        if all(len(hop[sender]) == len(there) for hop in hops):
-            nodes.append(there)
-            senders.append(np.full(len(there), sender))
-            parts.append(theirs[there])
+        edges = _at_client(client, requests, sender)
+        requested = np.flatnonzero(np.diff(edges.indptr))
+        if all(len(hop[sender]) == len(requested) for hop in hops):
+            nodes.append(requested)
+            senders.append(np.full(len(requested), sender))
+            parts.append(edges[requested])
             values.append(np.stack([hop[sender] for hop in hops]))
     if not parts:
         return None
@@ -175,9 +175,9 @@ def _apart(
 
 def _at_client(client: ClientEdges, requests: sparse.csr_array, index: int) -> sparse.csr_array:
     """The neighbours that another client has, of those asked about: 0/1 CSR [n, n]."""
-    theirs = sparse.csr_array(requests @ sparse.diags_array((client.client_of == index).astype(np.float64)))
-    theirs.eliminate_zeros()
-    return theirs
+    edges = sparse.csr_array(requests @ sparse.diags_array((client.client_of == index).astype(np.float64)))
+    edges.eliminate_zeros()
+    return edges
 
 
 def _totals(view: View, client: ClientEdges, requests: sparse.csr_array) -> _Sums | None:
@@ -186,8 +186,8 @@ def _totals(view: View, client: ClientEdges, requests: sparse.csr_array) -> _Sum
     noted = rows_by_layer(view, TOTALS, client, layers)
     if noted is None:
         return None
-    values, there = noted
-    answered_rows = np.flatnonzero(there & values.any(axis=(0, 2)) & (np.diff(requests.indptr) > 0))
+    values, noted_rows = noted
+    answered_rows = np.flatnonzero(noted_rows & values.any(axis=(0, 2)) & (np.diff(requests.indptr) > 0))
     if not len(answered_rows):
         return None
     return (

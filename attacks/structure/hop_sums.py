@@ -55,7 +55,7 @@ class _Solving(Attack[SolvedRows, StructureTruth]):
             f"{int(right.sum()):,} of {len(right):,} claimed rows of single nodes are right; "
             f"{len(np.unique(guess.system[right])):,} of {len(guess.askers):,} systems of sums give one."
         )
-        reading, guessing = (np.isin(np.arange(len(guess.askers)), guess.system[which]) for which in (right, common))
+        reading, guessing = (np.isin(np.arange(len(guess.askers)), guess.system[mask]) for mask in (right, common))
         share, reach = clustered_proportion(reading, guess.targets, seed=0), float((guess.exposed > 0).mean())
         name, prior = "systems that give a node away", float(guessing.mean())
         result = (
@@ -78,11 +78,11 @@ def _labels(solved_rows: SolvedRows, secret: Floats, truth: StructureTruth) -> t
     actual = truth.labels[nodes]
     reach = float((secret[has].argmax(axis=1) == actual).mean())
     random, prior = 1 / (int(truth.labels.max()) + 1), largest_share(actual[:, None])
-    what, right = (
+    text, right = (
         "The largest coordinate of {} rows that are read is the node's label.",
         solved_rows.values[has].argmax(axis=1),
     )
-    return (share_right("labels", right == actual, nodes, what, random=random, prior=prior, reachable=reach),)
+    return (share_right("labels", right == actual, nodes, text, random=random, prior=prior, reachable=reach),)
 
 
 OWN_QUERIES = "own query weights"
@@ -114,13 +114,13 @@ class _QueryRowSpace(_Solving):
         targets = queries.values[:, 0].astype(np.int64)
         solved = []
         for observer, target in np.unique(np.stack([queries.observers, targets]), axis=1).T.tolist():
-            here, party = (queries.observers == observer) & (targets == target), view.parties.ids(Role.SILO)[target]
+            mask, party = (queries.observers == observer) & (targets == target), view.parties.ids(Role.SILO)[target]
             answer_rows = [
                 np.asarray(batch.payload, dtype=np.float64)[(batch.observers == observer) & (batch.senders == party)]
                 for batch in last
             ]
             answers = np.concatenate(answer_rows) if answer_rows else np.empty((0, 1))
-            solved.append(_solve_answers(int(owners[here].min()), target, queries.values[here, 1:], answers))
+            solved.append(_solve_answers(int(owners[mask].min()), target, queries.values[mask, 1:], answers))
         return SolvedRows.of_all(step, solved)
 
 
@@ -139,10 +139,10 @@ def _solve_answers(
     """Solves the answers [q, 1 + c] to queries [m, 3] (own node, foreign node, weight)."""
     nodes, column = np.unique(queries[:, 1].astype(np.int64), return_inverse=True)
     answered, first = np.unique(answers[:, 0].astype(np.int64), return_index=True)
-    there = np.isin(queries[:, 0], answered)
-    row = np.searchsorted(answered, queries[there, 0].astype(np.int64))
+    is_answered = np.isin(queries[:, 0], answered)
+    row = np.searchsorted(answered, queries[is_answered, 0].astype(np.int64))
     matrix = np.zeros((len(answered), len(nodes)))
-    np.add.at(matrix, (row, column[there]), queries[there, 2])
+    np.add.at(matrix, (row, column[is_answered]), queries[is_answered, 2])
     solution, sums = solver(matrix), answers[first, 1:]
     values = solution.weights @ sums
     moved = np.abs(solution.weights) @ (ROUNDING * np.abs(sums).max(axis=1, initial=0.0))
@@ -207,12 +207,12 @@ def _hop_systems(view: View, public: PublicParameters) -> list[_HopSystem]:
         return []
     systems = []
     for client in clients_of(view):
-        sums, own = (rows_by_layer(view, name, client, layers, first) for name in (HOP_SUMS, OWN_EMBEDDINGS))
-        if sums is None or own is None:
+        sums, own_embeddings = (rows_by_layer(view, name, client, layers, first) for name in (HOP_SUMS, OWN_EMBEDDINGS))
+        if sums is None or own_embeddings is None:
             continue
         summed = np.flatnonzero(sums[1] & sums[0].any(axis=(0, 2)))  # a refused sum is noted as 0
         if len(summed):
-            systems.append(_system(client, sums[0][:, summed], summed, own[0], public))
+            systems.append(_system(client, sums[0][:, summed], summed, own_embeddings[0], public))
     return systems
 
 
@@ -229,7 +229,7 @@ def noted_embeddings(transcript: Transcript) -> dict[Step, Floats]:
     return embeddings
 
 
-def _system(client: ClientEdges, sums: Floats, summed: Ids, own: Floats, public: PublicParameters) -> _HopSystem:
+def _system(client: ClientEdges, sums: Floats, summed: Ids, own_rows: Floats, public: PublicParameters) -> _HopSystem:
     outside = client.outside
     solution = solver(client.neighbours[summed][:, outside].toarray())
     scale = float(np.abs(sums).max(initial=0.0))
@@ -237,7 +237,7 @@ def _system(client: ClientEdges, sums: Floats, summed: Ids, own: Floats, public:
     terms = client.neighbours[summed][:, outside].sum(axis=1)
     rows = np.einsum("kq,hqc->hkc", solution.weights, sums)
     known = DeterminedRows(outside[solution.unknowns], rows[0], np.abs(solution.weights) @ (unit * terms))
-    return _HopSystem(client, own, len(summed), known, rows, unit)
+    return _HopSystem(client, own_rows, len(summed), known, rows, unit)
 
 
 class _HopSumEdges(Attack[ForeignEdges, StructureTruth]):

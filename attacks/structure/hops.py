@@ -176,26 +176,26 @@ def _recover_adjacency(
     while True:
         before = int(first.nodes.sum() + square.nodes.sum())
         for sender in sorted(second):
-            _solve(client, sender, second[sender], first, whole=True)
+            _solve(client, sender, second[sender], first, integral=True)
             if sender in third:
-                _solve(client, sender, third[sender], square, whole=False)
+                _solve(client, sender, third[sender], square, integral=False)
         _peel(client, first, square)
         if int(first.nodes.sum() + square.nodes.sum()) == before:
             return first
 
 
-def _solve(client: ClientEdges, sender: int, share: sparse.csr_array, known: _KnownRows, *, whole: bool) -> None:
+def _solve(client: ClientEdges, sender: int, share: sparse.csr_array, known: _KnownRows, *, integral: bool) -> None:
     """Adds the rows that a share determines once the known ones are taken out of it."""
     unknown_nodes = np.flatnonzero((client.client_of == sender) & ~known.nodes)
     rows = np.flatnonzero(client.neighbours[:, unknown_nodes].sum(axis=1))
     if not len(rows):
         return
-    theirs = (client.client_of == sender) & known.nodes
+    is_senders = (client.client_of == sender) & known.nodes
     edges = client.neighbours[rows]
-    rest = sparse.csr_array(share[rows] - edges @ sparse.diags_array(theirs.astype(np.float64)) @ known.rows)
+    rest = sparse.csr_array(share[rows] - edges @ sparse.diags_array(is_senders.astype(np.float64)) @ known.rows)
     solution = solver(edges[:, unknown_nodes].toarray())
     values = sparse.csr_array(sparse.csr_array(solution.weights) @ rest)
-    sound = _sound(values, whole=whole)
+    sound = _sound(values, integral=integral)
     known.add(unknown_nodes[solution.unknowns[sound]], values[np.flatnonzero(sound)])
 
 
@@ -212,13 +212,13 @@ def _peel(client: ClientEdges, first: _KnownRows, square: _KnownRows) -> None:
         singles = single[index]
         scale = sparse.diags_array(degrees[singles].astype(np.float64))
         rows = sparse.csr_array(scale @ square.rows[saying[singles]] - around[singles] @ first.rows)
-        sound = _sound(rows, whole=True)
+        sound = _sound(rows, integral=True)
         if not sound.any():
             return
         first.add(nodes[sound], rows[np.flatnonzero(sound)])
 
 
-def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
+def _sound(rows: sparse.csr_array, *, integral: bool) -> NDArray[np.bool_]:
     """Bool [k]: which rows add up to 1 without negative entries and, of the first power, have equal entries.
 
     A row from which pruning has cut anything fails.
@@ -231,8 +231,8 @@ def _sound(rows: sparse.csr_array, *, whole: bool) -> NDArray[np.bool_]:
     sound: NDArray[np.bool_] = np.abs(np.asarray(rows.sum(axis=1)).ravel() - 1) < WHOLE
     terms = np.diff(rows.indptr)
     row = np.repeat(np.arange(rows.shape[0]), terms)
-    off = np.abs(rows.data * terms[row] - 1) > WHOLE if whole else rows.data < 0
-    sound[row[off]] = False
+    invalid = np.abs(rows.data * terms[row] - 1) > WHOLE if integral else rows.data < 0
+    sound[row[invalid]] = False
     return sound
 
 
@@ -275,9 +275,9 @@ class _HopFingerprint(_ListedNeighbours):
         at_itself = sparse.coo_array(rest.multiply(crossing))
         smallest = np.full(rest.shape[0], np.inf)
         np.minimum.at(smallest, at_itself.col, at_itself.data)
-        said = np.isfinite(smallest) & (smallest > self.tolerance)
-        degree = np.rint(1 / np.where(said, smallest, 1.0))
-        reciprocal = np.where(said, 1 / np.maximum(degree, 1), 0.0)
+        is_read = np.isfinite(smallest) & (smallest > self.tolerance)
+        degree = np.rint(1 / np.where(is_read, smallest, 1.0))
+        reciprocal = np.where(is_read, 1 / np.maximum(degree, 1), 0.0)
         n = len(client.owned)
         agree, differ = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
         informative = np.zeros(n, dtype=np.int64)  # rows that could say something about a neighbour
@@ -287,10 +287,10 @@ class _HopFingerprint(_ListedNeighbours):
                 continue
             informative[terms] += 1
             columns, values = _row(rest, v)
-            which, inside = one_explanation(reciprocal[terms], values, self.tolerance)
-            pairs = terms[:, None] * n + columns[which]
+            terms_explained, inside = one_explanation(reciprocal[terms], values, self.tolerance)
+            pairs = terms[:, None] * n + columns[terms_explained]
             agree.append(pairs[inside])
-            ambiguous = np.setdiff1d(np.arange(len(columns)), which)
+            ambiguous = np.setdiff1d(np.arange(len(columns)), terms_explained)
             differ.append((terms[:, None] * n + columns[ambiguous]).ravel())
         pair, votes = np.unique(np.concatenate(agree), return_counts=True)
         pairs, silent = np.unique(np.concatenate(differ), return_counts=True)
@@ -334,15 +334,15 @@ def one_explanation(terms: Floats, values: Floats, tolerance: float) -> tuple[Id
     ordered = sums[order]
     first = np.searchsorted(ordered, values - tolerance, side="left")
     last = np.searchsorted(ordered, values + tolerance, side="right")
-    which = np.flatnonzero(last - first == 1)
-    inside = (order[first[which]] >> np.arange(len(terms))[:, None]) & 1
-    return which, inside.astype(np.bool_)
+    unique = np.flatnonzero(last - first == 1)
+    inside = (order[first[unique]] >> np.arange(len(terms))[:, None]) & 1
+    return unique, inside.astype(np.bool_)
 
 
 def _row(matrix: sparse.csr_array, v: int) -> tuple[Ids, Floats]:
     """Columns and values of one row."""
-    here = slice(matrix.indptr[v], matrix.indptr[v + 1])
-    return matrix.indices[here].astype(np.int64), matrix.data[here]
+    span = slice(matrix.indptr[v], matrix.indptr[v + 1])
+    return matrix.indices[span].astype(np.int64), matrix.data[span]
 
 
 def random_pairs(like: Ids, owner_of: Ids, edges: sparse.csr_array, seed: int) -> Ids:

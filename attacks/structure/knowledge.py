@@ -69,7 +69,7 @@ class CrawledGraph:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingModel:
-    """The model that embeds structure features, which everybody holds.
+    """The model that embeds structure features, which every party holds.
 
     Attributes:
         embed: structure features float [m, d_s] -> logits float [m, c]; None where the embedding is the identity.
@@ -135,9 +135,9 @@ class HeldFeatures:
     values: Floats
     owners: Ids
 
-    def only(self, which: NDArray[Any]) -> HeldFeatures:
+    def only(self, mask: NDArray[Any]) -> HeldFeatures:
         """Those of some rows: bool [m] or int64 [k]."""
-        return HeldFeatures(self.nodes[which], self.values[which], self.owners[which])
+        return HeldFeatures(self.nodes[mask], self.values[mask], self.owners[mask])
 
 
 def foreign_features(view: View) -> dict[int, HeldFeatures]:
@@ -148,8 +148,8 @@ def foreign_features(view: View) -> dict[int, HeldFeatures]:
         payload = np.asarray(batch.payload, dtype=np.float64)
         owners = view.parties.index_of(batch.senders, Role.SILO)
         for client in np.unique(batch.receivers).tolist():
-            here = batch.receivers == client
-            result.setdefault(client, []).append((payload[here], owners[here]))
+            mask = batch.receivers == client
+            result.setdefault(client, []).append((payload[mask], owners[mask]))
     received = {
         client: (np.concatenate([rows for rows, _ in parts]), np.concatenate([owners for _, owners in parts]))
         for client, parts in result.items()

@@ -86,15 +86,15 @@ class DegreeMultisets:
         large = (count + 1) // 2
         if count < 1 or large >= len(self._halves):
             return None
-        (some, p1, q1), (rest, p2, q2) = self._halves[count - large], self._halves[large]
+        (candidates, p1, q1), (rest, p2, q2) = self._halves[count - large], self._halves[large]
         low = np.searchsorted(p2, reciprocals - p1 - TOLERANCE, side="left")
         high = np.searchsorted(p2, reciprocals - p1 + TOLERANCE, side="right")
-        first = np.repeat(np.arange(len(some)), high - low)
+        first = np.repeat(np.arange(len(candidates)), high - low)
         second = _ranges(low, high)
         excess = squares - q1[first] - q2[second]
         exact = np.abs(excess) <= TOLERANCE
         for fits in (exact, excess > TOLERANCE) if not np.isnan(squares) else (np.ones(len(first), dtype=np.bool_),):
-            result = np.unique(np.sort(np.hstack([some[first[fits]], rest[second[fits]]]), axis=1), axis=0)
+            result = np.unique(np.sort(np.hstack([candidates[first[fits]], rest[second[fits]]]), axis=1), axis=0)
             if len(result):
                 return np.asarray(self._numbers[result[0]]) if len(result) == 1 else None
         return None
@@ -157,8 +157,8 @@ def _read_degrees(view: View) -> list[_ReadDegrees]:
             continue
         present = sums.degrees
         if client in edges:
-            own = np.asarray(undirected_adjacency(edges[client][:, :2].T, size).sum(axis=1), dtype=np.int64)
-            present = np.concatenate([present, own[edges[client][:, 0]]])
+            own_degrees = np.asarray(undirected_adjacency(edges[client][:, :2].T, size).sum(axis=1), dtype=np.int64)
+            present = np.concatenate([present, own_degrees[edges[client][:, 0]]])
         looped = np.unique(present[present > 0]) + 1
         solver = solvers.setdefault(looped.tobytes(), DegreeMultisets(looped))
         degrees.append(_ReadDegrees(client, feature.nodes, sums.degrees, solver.neighbours(sums)))
@@ -224,14 +224,14 @@ ATTEMPTS = 20
 
 
 def _sample_pairs(
-    nodes: Ids, edges: Ids, far: Ids, owner_of: Ids, most: int, rng: np.random.Generator
+    nodes: Ids, edges: Ids, distant: Ids, owner_of: Ids, most: int, rng: np.random.Generator
 ) -> tuple[Ids, ...]:
     """Draws up to `most` pairs int64 [2, k] of nodes int64 [m], ascending, of each kind.
 
     Args:
         nodes: both ends are among them.
         edges: int64 [2, e], both directions of all edges.
-        far: int64 [2, f], both directions of all pairs two hops apart.
+        distant: int64 [2, f], both directions of all pairs two hops apart.
         owner_of: int64 [n].
         most: how many of a kind.
         rng: draws.
@@ -245,14 +245,14 @@ def _sample_pairs(
     # Edges with the second end moved to a random node of the same owner, such that they are none.
     moved = pairs.copy()
     for _ in range(ATTEMPTS):
-        wrong = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
-        ends = moved[1, wrong]
+        rejected = np.flatnonzero(_is_edge(moved, edges, len(owner_of)) | (moved[0] == moved[1]))
+        ends = moved[1, rejected]
         for owner in np.unique(owner_of[ends]).tolist():
-            here = owner_of[ends] == owner
-            moved[1, wrong[here]] = rng.choice(nodes[owner_of[nodes] == owner], size=int(here.sum()))
+            same_owner = owner_of[ends] == owner
+            moved[1, rejected[same_owner]] = rng.choice(nodes[owner_of[nodes] == owner], size=int(same_owner.sum()))
     alike = moved[:, ~_is_edge(moved, edges, len(owner_of)) & (moved[0] != moved[1])]
     apart = anywhere[:, ~_is_edge(anywhere, edges, len(owner_of)) & (anywhere[0] != anywhere[1])]
-    return pairs, alike, apart, _some(_among(far, nodes), most, rng)
+    return pairs, alike, apart, _some(_among(distant, nodes), most, rng)
 
 
 def _some(pairs: Ids, most: int, rng: np.random.Generator) -> Ids:
@@ -292,17 +292,17 @@ class PairScores:
     def top(self, count: int) -> Ids:
         """The `count` pairs of the highest scores, int64 [2, count] of device indices, first below second."""
         size = len(self.nodes)
-        best, kept = np.empty(0), np.empty(0, dtype=np.int64)
+        best, pairs = np.empty(0), np.empty(0, dtype=np.int64)
         step = max(1, CELLS // max(size, 1))
         for start in range(0, size, step):
             rows = np.arange(start, min(start + step, size))
             parts = [left[rows] @ right.T for left, right in self.factors]
             scores = np.where(rows[:, None] < np.arange(size), np.prod(parts, axis=0), -np.inf).ravel()
-            best, kept = np.append(best, scores), np.append(kept, start * size + np.arange(len(scores)))
+            best, pairs = np.append(best, scores), np.append(pairs, start * size + np.arange(len(scores)))
             if len(best) > count:
                 top_pairs = np.argpartition(-best, count - 1)[:count]
-                best, kept = best[top_pairs], kept[top_pairs]
-        return self.nodes[np.stack([kept // max(size, 1), kept % max(size, 1)])]
+                best, pairs = best[top_pairs], pairs[top_pairs]
+        return self.nodes[np.stack([pairs // max(size, 1), pairs % max(size, 1)])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,9 +324,9 @@ def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRa
     size, rng = len(truth.silo_of), np.random.default_rng(0)
     adjacency = undirected_adjacency(truth.edges, size)
     edges, near = (np.stack(item.nonzero()).astype(np.int64) for item in (adjacency, adjacency @ adjacency))
-    far = near[:, ~_is_edge(near, edges, size) & (near[0] != near[1])]
+    distant = near[:, ~_is_edge(near, edges, size) & (near[0] != near[1])]
     most = -(-MOST // len(scored))
-    samples = [_sample_pairs(item.nodes, edges, far, truth.silo_of, most, rng) for item in scored]
+    samples = [_sample_pairs(item.nodes, edges, distant, truth.silo_of, most, rng) for item in scored]
     if not sum(pairs.shape[1] for pairs, *_ in samples):
         return None
     kinds = list(zip(*samples, strict=True))
@@ -338,9 +338,9 @@ def rank_pairs(scored: tuple[PairScores, ...], truth: StructureTruth) -> _PairRa
     both = Ranking(np.concatenate([ends, others], axis=1), np.concatenate([positive, alike]), is_edge)
     interval = area_interval(value, [both], np.ones(1, np.int64), size, len(np.unique(ends)))
     first = scored[0]
-    there, pairs = _among(edges, first.nodes).shape[1], len(first.nodes) * (len(first.nodes) - 1) / 2
-    precision = float(_is_edge(first.top(there), edges, size).mean()) if there else 0.0
-    density = there / pairs if there else 0.0
+    edge_count, pairs = _among(edges, first.nodes).shape[1], len(first.nodes) * (len(first.nodes) - 1) / 2
+    precision = float(_is_edge(first.top(edge_count), edges, size).mean()) if edge_count else 0.0
+    density = edge_count / pairs if edge_count else 0.0
     return _PairRanking(
         value, interval, area(positive, random), area(positive, hops), precision, density, len(positive)
     )
@@ -411,7 +411,7 @@ def _ranking_of_edges(guess: RankedPairs, truth: StructureTruth) -> tuple[Measur
     return (Measurement.of_area("ranking of edges", ranking.same_owners, ranking.interval, ranking.edges, finding),)
 
 
-def _likely(read_degrees: _ReadDegrees, own: Ids | None) -> PairScores:
+def _likely(read_degrees: _ReadDegrees, own_counts: Ids | None) -> PairScores:
     """Edges that a node has to nodes of a degree, times the same the other way, over all edges between both degrees.
 
     That is the probability of the edge where edges fall at random under these counts.
@@ -423,26 +423,26 @@ def _likely(read_degrees: _ReadDegrees, own: Ids | None) -> PairScores:
     towards = read_degrees.degrees[:, None] * average
     for row, neighbours in enumerate(read_degrees.neighbours):
         if neighbours is not None:
-            there = neighbours[np.isin(neighbours, degrees)]
-            towards[row] = np.bincount(np.searchsorted(degrees, there), minlength=len(degrees))
-    if own is not None:
-        towards = np.maximum(towards - _own_neighbour_counts(read_degrees.nodes, own, degrees), 0)
+            present_degrees = neighbours[np.isin(neighbours, degrees)]
+            towards[row] = np.bincount(np.searchsorted(degrees, present_degrees), minlength=len(degrees))
+    if own_counts is not None:
+        towards = np.maximum(towards - _own_neighbour_counts(read_degrees.nodes, own_counts, degrees), 0)
     between = np.zeros((len(degrees), len(degrees)))
     np.add.at(between, place, towards)
     share = np.divide(towards, between[place], out=np.zeros_like(towards), where=between[place] > 0)
-    which = np.eye(len(degrees))[place]
-    return PairScores(read_degrees.observer, read_degrees.nodes, ((share, which), (which, towards)))
+    identity = np.eye(len(degrees))[place]
+    return PairScores(read_degrees.observer, read_degrees.nodes, ((share, identity), (identity, towards)))
 
 
-def _own_neighbour_counts(nodes: Ids, own: Ids, degrees: Ids) -> Floats:
+def _own_neighbour_counts(nodes: Ids, pairs: Ids, degrees: Ids) -> Floats:
     """Neighbours of each degree that are the client's own, float64 [m, k], from its rows (own node, neighbour, ...)."""
     known = np.zeros((len(nodes), len(degrees)))
-    ends, counts = np.unique(own[:, 0], return_counts=True)
-    degree = counts[np.searchsorted(ends, own[:, 0])]
-    row = np.minimum(np.searchsorted(nodes, own[:, 1]), max(len(nodes) - 1, 0))
+    ends, counts = np.unique(pairs[:, 0], return_counts=True)
+    degree = counts[np.searchsorted(ends, pairs[:, 0])]
+    row = np.minimum(np.searchsorted(nodes, pairs[:, 1]), max(len(nodes) - 1, 0))
     column = np.minimum(np.searchsorted(degrees, degree), max(len(degrees) - 1, 0))
-    there = (nodes[row] == own[:, 1]) & (degrees[column] == degree)
-    np.add.at(known, (row[there], column[there]), 1)
+    matches = (nodes[row] == pairs[:, 1]) & (degrees[column] == degree)
+    np.add.at(known, (row[matches], column[matches]), 1)
     return known
 
 

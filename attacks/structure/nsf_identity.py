@@ -1,6 +1,6 @@
 """Which foreign node is which: structure features against those of a noisy copy of the graph.
 
-Whoever has crawled the graph, or part of it, computes on the copy what clients compute, and looks for equal rows.
+A party that has crawled the graph, or part of it, computes on the copy what clients compute, and looks for equal rows.
 FedStruct (ICLR 2025, App. G.1) names the danger without a figure. External neighbours are named from the own nodes
 outward: a client knows its own nodes by name, and which pseudonyms abroad are their neighbours, which are seeds for
 de-anonymising the rest (Narayanan and Shmatikov, IEEE S&P 2009).
@@ -97,8 +97,8 @@ def one_to_one(rows: Floats, table: Floats, rng: np.random.Generator, *, roundin
         matched = _sparse_assignment(rows, shuffled)
     else:
         matched = np.full(len(rows), -1, dtype=np.int64)
-        which, column = linear_sum_assignment(_squared_distances(rows, shuffled, rounding))
-        matched[which] = column
+        row_numbers, column = linear_sum_assignment(_squared_distances(rows, shuffled, rounding))
+        matched[row_numbers] = column
     return np.where(matched >= 0, order[matched], -1)
 
 
@@ -115,9 +115,10 @@ def _sparse_assignment(rows: Floats, table: Floats) -> Ids:
     distance, result = (np.asarray(item).reshape(len(rows), count) for item in KDTree(table).query(rows, k=count))
     cost = distance**2
     alone = (cost.max(initial=0.0) + 1) * (len(rows) + 1)
-    which = np.arange(len(rows))
+    row_numbers = np.arange(len(rows))
     data = np.concatenate([cost.ravel() + 1, np.full(len(rows), alone)])  # an entry of zero would be none
-    ends = np.concatenate([np.repeat(which, count), which]), np.concatenate([result.ravel(), len(table) + which])
+    sources = np.concatenate([np.repeat(row_numbers, count), row_numbers])
+    ends = sources, np.concatenate([result.ravel(), len(table) + row_numbers])
     graph = sparse.csr_array((data, ends), shape=(len(rows), len(table) + len(rows)))
     row, column = min_weight_full_bipartite_matching(graph)
     matched = np.full(len(rows), -1, dtype=np.int64)
@@ -148,8 +149,8 @@ def _share_named(metric: str, guess: _NamedNodes, truth: StructureTruth, first: 
     right = (resolved == guess.nodes[:, None]).any(axis=1)
     blind = float(np.minimum(1, first / np.maximum(guess.choices, 1)).mean())
     best = max(float(np.minimum(1, first / guess.alike).mean()), float(right.mean()))
-    what = f"foreign nodes are named right ({metric}) from a copy with {_edges_of(guess.rate)}."
-    return share_right(metric, right, guess.nodes, what, random=blind, prior=blind, reachable=best)
+    text = f"foreign nodes are named right ({metric}) from a copy with {_edges_of(guess.rate)}."
+    return share_right(metric, right, guess.nodes, text, random=blind, prior=blind, reachable=best)
 
 
 def _edges_of(rate: float) -> str:
@@ -181,9 +182,9 @@ class _Matching(InformedAttack[_NamedNodes, CrawledGraph, StructureTruth]):
         same: dict[tuple[int, bytes, bytes], tuple[Ids, ...] | None] = {}  # what clients hold alike is matched once
         result = []
         for client, feature in foreign_features(view).items():
-            there = replace(feature, values=comparable(feature.values))
+            compared = replace(feature, values=comparable(feature.values))
             for owner in np.unique(feature.owners[feature.owners >= 0]).tolist():
-                group = there.only(feature.owners == owner)
+                group = compared.only(feature.owners == owner)
                 key = owner, group.nodes.tobytes(), group.values.tobytes()
                 if key not in same:
                     same[key] = self._among(group, copy, known.owners)
@@ -244,11 +245,11 @@ def by_degree(rows: Floats, table: Floats, rng: np.random.Generator) -> Ids | No
     if hashes is None or listed is None or hashes.shape[1] != listed.shape[1]:
         return None
     _, bucket = np.unique(np.concatenate([hashes, listed]), axis=0, return_inverse=True)
-    here, there = bucket.ravel()[: len(rows)], bucket.ravel()[len(rows) :]
+    own_buckets, listed_buckets = bucket.ravel()[: len(rows)], bucket.ravel()[len(rows) :]
     names = np.full((len(rows), 1), -1, dtype=np.int64)
-    for item in np.intersect1d(here, there).tolist():
-        own_nodes, theirs = np.flatnonzero(here == item), np.flatnonzero(there == item)
-        names[own_nodes, 0] = theirs[nearest(rows[own_nodes], table[theirs], 1, rng)[:, 0]]
+    for item in np.intersect1d(own_buckets, listed_buckets).tolist():
+        own_nodes, candidates = np.flatnonzero(own_buckets == item), np.flatnonzero(listed_buckets == item)
+        names[own_nodes, 0] = candidates[nearest(rows[own_nodes], table[candidates], 1, rng)[:, 0]]
     return names
 
 
@@ -331,12 +332,12 @@ class _NsfPropagation(InformedAttack[_NamedNeighbours, CrawledGraph, StructureTr
         right, before = (
             np.where(names >= 0, truth.identity[names], -1) == guess.nodes for names in (guess.names, guess.unaided)
         )
-        what = (
+        text = (
             f"external neighbours are named right from a copy with {_edges_of(guess.rate)}, {int(before.sum()):,} of "
             "them by own edges alone."
         )
         random = 1 / max(len(truth.identity), 1)
-        return (share_right("neighbours named", right, guess.nodes, what, random=random, prior=random),)
+        return (share_right("neighbours named", right, guess.nodes, text, random=random, prior=random),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

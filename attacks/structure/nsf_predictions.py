@@ -90,11 +90,11 @@ class _KnownNodes:
 
 def _known_nodes(view: View) -> list[_KnownNodes]:
     """What every client knows, of those that know features of both and their own edges."""
-    foreign, own, edges = foreign_features(view), own_features(view), own_rows(view, OWN_EDGES)
+    foreign, own_nodes, edges = foreign_features(view), own_features(view), own_rows(view, OWN_EDGES)
     size = len(view.parties.ids(Role.DEVICE))
     return [
-        _KnownNodes(client, foreign[client], own[client], undirected_adjacency(edges[client][:, :2].T, size))
-        for client in sorted(set(foreign) & set(own) & set(edges))
+        _KnownNodes(client, foreign[client], own_nodes[client], undirected_adjacency(edges[client][:, :2].T, size))
+        for client in sorted(set(foreign) & set(own_nodes) & set(edges))
     ]
 
 
@@ -134,8 +134,8 @@ class _Lent(Attack[NodeClaims, StructureTruth]):
         lent /= np.maximum(lent.sum(axis=1, keepdims=True), 1)
         chance = lent[client, name[guess.nodes]]
         prior, reach = largest_share(actual[guess.nodes][:, None]), max(float((chance > 0).mean()), float(right.mean()))
-        what, random = f"{self.metric} are those of the nearest own node.", float(chance.mean())
-        return (share_right(self.metric, right, guess.nodes, what, random=random, prior=prior, reachable=reach),)
+        text, random = f"{self.metric} are those of the nearest own node.", float(chance.mean())
+        return (share_right(self.metric, right, guess.nodes, text, random=random, prior=prior, reachable=reach),)
 
 
 def _degrees(known_nodes: _KnownNodes) -> Ids:
@@ -147,16 +147,16 @@ def _ego_nets(known_nodes: _KnownNodes) -> Ids | None:
     """int64 [m]; None where no own node's ego network is known.
 
     Neighbours abroad have the degrees that `_NsfDegrees` predicts, and no edges between each other; an own node that
-    has neighbours without known features lends nobody its ego network.
+    has neighbours without known features lends no party its ego network.
     """
     degrees, _ = ego_networks(known_nodes.adjacency)
     degrees[known_nodes.foreign.nodes] = _degrees(known_nodes)
     unknown = np.ones(len(degrees), dtype=np.int64)
     unknown[known_nodes.own.nodes] = unknown[known_nodes.foreign.nodes] = 0
-    whole = np.flatnonzero(known_nodes.adjacency[known_nodes.own.nodes] @ unknown == 0)
-    if not len(whole):
+    complete = np.flatnonzero(known_nodes.adjacency[known_nodes.own.nodes] @ unknown == 0)
+    if not len(complete):
         return None
-    return np.asarray(ego_networks(known_nodes.adjacency, degrees)[1][known_nodes.lenders(whole)])
+    return np.asarray(ego_networks(known_nodes.adjacency, degrees)[1][known_nodes.lenders(complete)])
 
 
 SOURCE = "on FedStruct (ICLR 2025) 5.5 and App. G.1: guess the labels of the identified nodes"
@@ -199,8 +199,8 @@ class _NsfMembership(Attack[NodeClaims, StructureTruth]):
         training = truth.labelled[guess.nodes]
         if training.all() or not training.any():
             return ()
-        what = "Foreign nodes that train the model and those that don't"
-        return (ranking_of_nodes("training nodes", guess.values, training, guess.nodes, what),)
+        text = "Foreign nodes that train the model and those that don't"
+        return (ranking_of_nodes("training nodes", guess.values, training, guess.nodes, text),)
 
 
 ATTACKS: tuple[Attack[Any, Any], ...] = (

@@ -1,6 +1,6 @@
 """Labels and neighbours from the gradients of structure that clients send.
 
-The gradient of client i's loss in s_u is the sum over its labelled nodes v of A-bar_vu (y^_v - y_v), by way of the
+The gradient of client i's loss in s_u is the sum over its labelled nodes v of A-bar_vu (y^_v - y_v), via the
 Jacobian of the embedding (FedStruct, ICLR 2025, Prop. 2). The row of a labelled node is mostly its own term, which is
 negative at the label and nowhere else; rows of nodes next to labelled ones come next in length. Rows of different
 clients hardly collide, so their sum tells the labels as well.
@@ -28,7 +28,7 @@ from fgl_secure.runtime import Phase, PublicParameters, Role, Secret, View
 from fgl_secure.typing import Floats, Ids
 
 GRADIENT_SUM = "structure gradient sum"
-"""Name of the server's row float64 [1, n d], the sum over clients: gradients in s_u, node after node. In the clear each
+"""Name of the server's row float64 [1, n d], the sum over clients: gradients in s_u, node after node. In plaintext each
 client's vector comes in the same step."""
 
 CHUNK = 2_048
@@ -139,8 +139,8 @@ class _StructureGradientMembership(Attack[NodeClaims, StructureTruth]):
         np.add.at(lengths, guess.nodes[owned], np.linalg.norm(guess.values[owned], axis=1))
         if truth.labelled.all() or not truth.labelled.any():
             return ()
-        what = "Nodes with and without a label"
-        return (ranking_of_nodes("labelled nodes", lengths, truth.labelled, np.arange(len(lengths)), what),)
+        text = "Nodes with and without a label"
+        return (ranking_of_nodes("labelled nodes", lengths, truth.labelled, np.arange(len(lengths)), text),)
 
 
 class _StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
@@ -163,13 +163,13 @@ class _StructureGradientNeighbours(Attack[NodeClaims, StructureTruth]):
         lengths[np.searchsorted(senders, guess.observers), guess.nodes] = np.linalg.norm(guess.values, axis=1)
         owned = truth.silo_of == senders[:, None]
         adjacency = undirected_adjacency(truth.edges, len(truth.silo_of))
-        next_to = np.stack([adjacency @ (mine & truth.labelled) > 0 for mine in owned])
+        next_to = np.stack([adjacency @ (members & truth.labelled) > 0 for members in owned])
         foreign = ~owned
         if not next_to[foreign].any() or next_to[foreign].all():
             return ()
         nodes = np.broadcast_to(np.arange(len(truth.silo_of)), owned.shape)[foreign]
-        what = "External neighbours of a client's labelled nodes and other foreign nodes"
-        return (ranking_of_nodes("external neighbours", lengths[foreign], next_to[foreign], nodes, what),)
+        text = "External neighbours of a client's labelled nodes and other foreign nodes"
+        return (ranking_of_nodes("external neighbours", lengths[foreign], next_to[foreign], nodes, text),)
 
 
 HOP_GRADIENTS = "hop gradients"

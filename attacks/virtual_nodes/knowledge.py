@@ -95,7 +95,7 @@ class VirtualSlices:
 
     @property
     def head_weight(self) -> slice:
-        """C hidden entries: the weight of the last layer; empty where nobody says where it is."""
+        """C hidden entries: the weight of the last layer; empty where no party says where it is."""
         return slice(self.head_bias.start - self.classes * self.hidden, self.head_bias.start)
 
 
@@ -129,14 +129,14 @@ class _MeanState:
 
 
 def client_states(view: View, layout: VirtualSlices) -> tuple[RoundStates, ...]:
-    """What single clients sent in the clear, by round in ascending order; clients of weight 0 are left out."""
+    """What single clients sent in plaintext, by round in ascending order; clients of weight 0 are left out."""
     result = []
     for number, (clients, rows) in _summands(view, layout).items():
         weights = rows[:, -1]
-        there = weights > 0
-        states = rows[there, :-1] / weights[there, None]
-        result.append((number, clients[there], states, weights[there]))
-    known = _handed_out({mean.number: mean.state for mean in mean_states(view, layout)}, layout)
+        weighted = weights > 0
+        states = rows[weighted, :-1] / weights[weighted, None]
+        result.append((number, clients[weighted], states, weights[weighted]))
+    known = _list_sent({mean.number: mean.state for mean in mean_states(view, layout)}, layout)
     return tuple(RoundStates(*item, known.get(item[0])) for item in result if len(item[1]))
 
 
@@ -149,12 +149,12 @@ def mean_states(view: View, layout: VirtualSlices) -> tuple[_MeanState, ...]:
             totals.setdefault(number, rows.sum(axis=0))
     totals = {number: total for number, total in totals.items() if total[-1] > 0}
     means = {number: total[: layout.entries] / total[-1] for number, total in totals.items()}
-    known = _handed_out(means, layout)
+    known = _list_sent(means, layout)
     weight = {number: float(total[-1]) / clients for number, total in totals.items()}
     return tuple(_MeanState(number, means[number], weight[number], known.get(number)) for number in sorted(means))
 
 
-def _handed_out(means: dict[int, Floats], layout: VirtualSlices) -> dict[int, Floats]:
+def _list_sent(means: dict[int, Floats], layout: VirtualSlices) -> dict[int, Floats]:
     """By round, what the server sent: the mean of the round before, and in the first round what it starts from."""
     states = {number + 1: state for number, state in means.items()}
     return states if layout.start is None else {**states, 0: layout.start}

@@ -14,7 +14,7 @@ r change it by r T (s - p), where s are the shares of the labels and p the mean 
 change divided by r T, plus p; exactly so where batches are full. See `GradientLabels` for single gradients (iDLG, Zhao
 et al. 2020; LLG, Wainakh et al., PoPETs 2022).
 
-Nobody tells the server p. With rows h that enter the last layer its weight changes by about the change of the bias
+No party tells the server p. With rows h that enter the last layer its weight changes by about the change of the bias
 times the mean of h, row by row, and p is about the soft-max at that mean. Gradients are taken at the T states ahead of
 the steps, which lie (T - 1) / (2 T) of the way from what was handed out to what came back, on average.
 """
@@ -293,19 +293,19 @@ def _changes(view: View, layout: VirtualSlices, work: LocalWork) -> tuple[Ids, l
 
 def _of_shares(guess: _ShareGuess, actual: Floats) -> Measurement:
     """Against the better of even shares and of the mean over all clients."""
-    own = actual[guess.clients]
-    even = _distance(own, np.full(actual.shape[1], 1 / actual.shape[1]))
-    usual = _distance(own, actual.mean(axis=0))
+    actual_shares = actual[guess.clients]
+    even = _distance(actual_shares, np.full(actual.shape[1], 1 / actual.shape[1]))
+    usual = _distance(actual_shares, actual.mean(axis=0))
     without = even if even.mean() < usual.mean() else usual
-    error = _distance(own, guess.shares)
+    error = _distance(actual_shares, guess.shares)
     gain = without - error
     nothing = ", so there is next to nothing to find" if without.mean() <= ALIKE else ""
     finding = (
-        f"The label shares of {len(own):,} clients are told to {error.mean():.3f} in total variation; whoever says the "
-        f"same of all is {without.mean():.3f} off{nothing}."
+        f"The label shares of {len(error):,} clients are told to {error.mean():.3f} in total variation; a guess of the "
+        f"same for all is {without.mean():.3f} off{nothing}."
     )
     value, bounds = float(gain.mean()), _mean_interval(gain)
-    return Measurement(SHARES, value, bounds, len(own), 0.0, 0.0, float(without.mean()), False, finding)
+    return Measurement(SHARES, value, bounds, len(actual_shares), 0.0, 0.0, float(without.mean()), False, finding)
 
 
 def _of_commonest(guess: _ShareGuess, actual: Floats) -> Measurement:
@@ -313,8 +313,8 @@ def _of_commonest(guess: _ShareGuess, actual: Floats) -> Measurement:
     commonest = actual == actual.max(axis=1, keepdims=True)
     right, guessed_labels = commonest[guess.clients, guess.shares.argmax(axis=1)], commonest[guess.clients]
     prior, random = float(guessed_labels.mean(axis=0).max()), float(guessed_labels.mean())
-    what = "Of {} clients the commonest label is named."
-    return share_right(COMMONEST, right, None, what, random=random, prior=prior)
+    text = "Of {} clients the commonest label is named."
+    return share_right(COMMONEST, right, None, text, random=random, prior=prior)
 
 
 METRIC = "label shares of all, total variation"

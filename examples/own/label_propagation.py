@@ -12,15 +12,15 @@ from fgl_secure.training.presets import Selection
 
 
 class Propagation(TrainingRounds):
-    def __init__(self, talk, epochs):
-        super().__init__(talk, epochs, Selection.VALIDATION, patience=None)
+    def __init__(self, comm, epochs):
+        super().__init__(comm, epochs, Selection.VALIDATION, patience=None)
         classes, known = np.eye(self.silo.facts.classes, dtype=np.float32), self.silo.train[:, None]
         self.labels = self.kept["beliefs"] = classes[self.silo.labels] * known
 
     def train(self, number):
         figures = self.judge(number)
-        _, sums = self.talk.neighbours(torch.tensor(self.kept["beliefs"]))
-        means = sums.numpy() / np.maximum(self.talk.message_counts, 1)[:, None]
+        _, sums = self.comm.neighbours(torch.tensor(self.kept["beliefs"]))
+        means = sums.numpy() / np.maximum(self.comm.message_counts, 1)[:, None]
         self.kept["beliefs"] = np.where(self.silo.train[:, None], self.labels, means)
         return figures
 
@@ -33,8 +33,8 @@ class LabelPropagation(ProgramMethod):
     name, title = "label-propagation", "Federated label propagation"
     epochs: int = choice(10, "how often beliefs are mixed", least=1)
 
-    def program(self, talk, *, seed, device):
-        return Propagation(talk, self.epochs)
+    def program(self, comm, *, seed, device):
+        return Propagation(comm, self.epochs)
 
     def width(self, facts):
         return facts.classes

@@ -22,7 +22,7 @@ class TwoHeads(MessageLayer):
         return 2 * self.heads[0].message_width
 
     def source_scale(self, degrees):
-        return torch.ones_like(degrees.heard)
+        return torch.ones_like(degrees.partners)
 
     def local_state(self, h):
         return torch.hstack([head.local_state(h) for head in self.heads])

@@ -171,17 +171,17 @@ class SecureAggregator:
             scheme: a scheme for sums at a server, or its name, such as "lightsecagg" or "pairwise-masking[degree=8]".
             threshold: least clients that a mean is over; None takes the scheme's default.
             bound: largest magnitude of any float; None has it found for every tensor in the first round, and again
-                whenever a number has outgrown it.
+                whenever a number has exceeded it.
             fraction_bits: bits behind the binary point; None takes the most that the scheme has room for.
             weight_bound: largest weight; None takes 2^20, and 1 where `precision` and `bound` are given.
             weight_fraction_bits: weights are rounded to multiples of 2^-weight_fraction_bits; with none they must be
                 integers.
             integers: what the mean of integers is.
             privacy: noise, and what all means together may cost.
-            k_min: fewest clients that an entry of a mean is opened for, whoever of them may vanish; entries with fewer
-                contributions are 0 in the mean, and `last_round.withheld` has them. For updates in which 0 is no
-                change, such as those of embeddings of nodes. 1 opens all.
-            watched: whether each round tells whether numbers have outgrown the ranges that were found, and finds new
+            k_min: fewest clients that an entry of a mean is opened for, no matter which party of them may vanish;
+                entries with fewer contributions are 0 in the mean, and `last_round.withheld` has them. For updates in
+                which 0 is no change, such as those of embeddings of nodes. 1 opens all.
+            watched: whether each round tells whether numbers have exceeded the ranges that were found, and finds new
                 ones then: by vetoes of the mean under pairwise masking among few, by a small sum beforehand elsewhere,
                 which takes as many exchanges as the mean. Without it such numbers are an error.
             clip: whether floats beyond `bound` count as the bound; else they are an error.
@@ -310,7 +310,7 @@ class SecureAggregator:
         counted = _weights(weights, self._rules.clients)
         updates = ClientUpdates(present)
         bounds, number = self._begin_round(updates.layout)
-        rounding_errors = {index: self._kept_by(index) for index in present} if self._rules.feeds_back else {}
+        rounding_errors = {index: self._errors_of(index) for index in present} if self._rules.feeds_back else {}
         inputs = RoundInputs(self._rules, updates, counted, dropped_clients, self._coins, rounding_errors)
         mean, self._last, self._bounds = _simulate_round(inputs, number, bounds)
         return mean
@@ -369,7 +369,7 @@ class SecureAggregator:
         coins = coins or self._coins
         if rounding_errors is not None:
             self._kept[place.index] = rounding_errors
-        rounding_errors = self._kept_by(place.index) if self._rules.feeds_back else None
+        rounding_errors = self._errors_of(place.index) if self._rules.feeds_back else None
         client = ClientRound(
             self._rules, place, coins, identity, identities, self._ledger, self._limits, rounding_errors
         )
@@ -404,7 +404,7 @@ class SecureAggregator:
     def write_report(
         self, path: str | Path, updates: Sequence[Tree | None], labels: LabelTest | None = None
     ) -> RoundComparison:
-        """Writes one page on the last round: what the server has of each client in the clear and under the scheme.
+        """Writes one page on the last round: what the server has of each client in plaintext and under the scheme.
 
         Args:
             path: of the HTML file; it refers to nothing outside itself.
@@ -441,7 +441,7 @@ class SecureAggregator:
         self._layout = layout
         return bounds, self._next - 1
 
-    def _kept_by(self, client: int) -> RoundingErrors:
+    def _errors_of(self, client: int) -> RoundingErrors:
         return self._kept.setdefault(client, RoundingErrors())
 
     def _settle(self) -> None:

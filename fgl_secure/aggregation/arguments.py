@@ -98,7 +98,7 @@ class Limits:
 
     Attributes:
         clients: of a round. Along a complete graph, or with coded masks, a client works through a table of
-            clients^2 entries, so that the number costs memory before anybody has sent a key.
+            clients^2 entries, so that the number costs memory before any party has sent a key.
         entries: numbers in all tensors of a mapping together.
         tensors: in a mapping.
         depth: keys in the path of a tensor.
@@ -150,9 +150,9 @@ class Limits:
         _check("layout", entries, self.entries, "entries")
 
 
-def _check(what: str, result: int, most: int, unit: str) -> None:
+def _check(name: str, result: int, most: int, unit: str) -> None:
     if result > most:
-        raise MalformedMessageError(f"{what} must have at most {most:,} {unit}, this party's limit; found {result:,}")
+        raise MalformedMessageError(f"{name} must have at most {most:,} {unit}, this party's limit; found {result:,}")
 
 
 DEFAULT_LIMITS = Limits()

@@ -295,7 +295,7 @@ class ClientRound:
             raise InputError("mapping must be provided before a sum is opened; found none")
         opening.layout.check(self._mapping)
         machine, step = self._machine(request.purpose, opening), self._rules.step(request.purpose, self._place.number)
-        if self._rules.outgrown(request.purpose, opening, self._mapping):
+        if self._rules.exceeds_range(request.purpose, opening, self._mapping):
             machine.begin(step, np.zeros((1, self._rules.code(opening).width), np.int64))
             machine.veto(np.ones(1, dtype=np.bool_))
         else:

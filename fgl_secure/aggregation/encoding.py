@@ -40,7 +40,7 @@ _LEAST_ROOM = 2**8
 _FLOAT64 = 2.0**-51
 """Relative error of a sum and a weight rounded to float64 and divided: below 4 units of 2^-53."""
 _TWICE = 2.0**-23
-"""Torch rounds to 16 bits by way of float32."""
+"""Torch rounds to 16 bits via float32."""
 
 
 class IntegerRule(StrEnum):
@@ -255,10 +255,10 @@ class TensorEncoding(_BaseTensorEncoding):
         return 1.0 if entry.dtype == BOOL else float(self.integer_bound)
 
     def _error(self, entry: TensorEntry, magnitude: float, clients: int, weight: int) -> float:
-        off = clients * self._most(entry) / weight if self.weighing.fraction_bits else 0.0
+        weight_error = clients * self._most(entry) / weight if self.weighing.fraction_bits else 0.0
         if not entry.is_float:
-            return self._whole_error + off
-        return self.quantizers[entry.name].error + _cast_error(entry.dtype, magnitude) + off
+            return self._whole_error + weight_error
+        return self.quantizers[entry.name].error + _cast_error(entry.dtype, magnitude) + weight_error
 
     def _encode(self, entry: TensorEntry, arrays: Arrays, out: Integers) -> None:
         values = arrays.entries(entry.name)
@@ -385,8 +385,8 @@ class RoundedEncoding(_BaseTensorEncoding):
         floats, others = layout.floats, [entry for entry in layout.entries if not entry.is_float]
         lengths = tuple(entry.size for entry in floats)
         parts = tuple(bounds.get(entry.name, math.nan) for entry in floats)
-        whole, most = sum(entry.size for entry in others) + 1, (room if others else 1) * weighing.most
-        numbers = LowPrecision(bits, lengths, parts, whole, most, feedback)
+        integer_count, most = sum(entry.size for entry in others) + 1, (room if others else 1) * weighing.most
+        numbers = LowPrecision(bits, lengths, parts, integer_count, most, feedback)
         return cls(layout=layout, integer_bound=room, weighing=weighing, numbers=numbers, **rest)
 
     @property
@@ -425,8 +425,8 @@ class RoundedEncoding(_BaseTensorEncoding):
             for entry in self.layout.entries
             if not entry.is_float
         ]
-        whole = np.concatenate([*integers, np.array([units])]).astype(np.int64)
-        vector, errors = self.numbers.round(np.concatenate([np.zeros(0), *reals.values()]), whole, self.coins)
+        exact = np.concatenate([*integers, np.array([units])]).astype(np.int64)
+        vector, errors = self.numbers.round(np.concatenate([np.zeros(0), *reals.values()]), exact, self.coins)
         if self.kept is not None:
             self.kept.note(self.layout, errors)
         return vector
@@ -449,9 +449,9 @@ class RoundedEncoding(_BaseTensorEncoding):
     def _error(self, entry: TensorEntry, magnitude: float, clients: int, weight: int) -> float:
         if not entry.is_float:
             return self._whole_error
-        off = magnitude * clients / (2 * weight) if self.weighing.fraction_bits else 0.0
+        weight_error = magnitude * clients / (2 * weight) if self.weighing.fraction_bits else 0.0
         rounding = clients * self.units[entry.name] / self._weight(weight)
-        return rounding + off + _cast_error(entry.dtype, magnitude)
+        return rounding + weight_error + _cast_error(entry.dtype, magnitude)
 
     def _weight(self, units: int) -> float:
         return units * 2.0**-self.weighing.fraction_bits
@@ -497,8 +497,8 @@ def _mean_of_integers(total: Integers, weight: int, entry: TensorEntry, rule: In
         InputError: the mean is no integer and the rule is EXACT; names the tensor.
     """
     if rule is IntegerRule.ROUND:
-        whole, rest = np.divmod(total, weight)
-        return whole + (rest >= weight - rest)  # twice a total may be beyond 64 bits
+        quotient, rest = np.divmod(total, weight)
+        return quotient + (rest >= weight - rest)  # twice a total may be beyond 64 bits
     if (total % weight).any():
         raise InputError(
             f"mean of the integers or truth values under {entry.name!r} must be an integer under IntegerRule.EXACT; it "

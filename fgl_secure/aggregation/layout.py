@@ -259,11 +259,11 @@ class TensorLayout:
                 raise InputError(f"{who} must have the keys of the others; {name!r} is missing")
             if name not in expected:
                 raise InputError(f"{who} must have the keys of the others; {name!r} is none of them")
-            for what in ("shape", "dtype"):
-                own_value, theirs = getattr(result[name], what), getattr(expected[name], what)
-                if own_value != theirs:
+            for attribute in ("shape", "dtype"):
+                own_value, other_value = getattr(result[name], attribute), getattr(expected[name], attribute)
+                if own_value != other_value:
                     raise InputError(
-                        f"{what} of {name!r} must be {theirs} as the others have it; {who} has {own_value}"
+                        f"{attribute} of {name!r} must be {other_value} as the others have it; {who} has {own_value}"
                     )
 
     def arrays(self, mapping: Tree, who: str = "mapping") -> Arrays:

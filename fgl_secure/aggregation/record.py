@@ -213,8 +213,8 @@ class RoundRecord:
         width: entries of a client's vector in the sum of the values.
         seconds: that the round took.
         k_min: fewest clients that an entry of the mean was opened for.
-        withheld: by tensor and in its shape, bool: the entries that fewer may have contributed to, which nobody opened
-            and which are 0 in the mean; empty where k_min is 1.
+        withheld: by tensor and in its shape, bool: the entries that fewer may have contributed to, which no party
+            opened and which are 0 in the mean; empty where k_min is 1.
     """
 
     scheme: str

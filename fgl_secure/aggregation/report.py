@@ -121,7 +121,7 @@ def _observed_update(record: RoundRecord, client: int) -> Floats:
     """The numbers in what arrived of a client, in the updates' unit as far as the server can tell.
 
     Words are read as elements of the ring, those of the upper half as negative, and multiplied by their tensor's unit,
-    as the server decodes a sum. In the clear these are the client's numbers times its weight. At a precision the
+    as the server decodes a sum. In plaintext these are the client's numbers times its weight. At a precision the
     integers, which are in digits, are left at 0.
     """
     words = record.received_words(client)

@@ -75,7 +75,7 @@ class Rules:
         integers: what the mean of integers is.
         privacy: what the means may cost; None adds no noise.
         k_min: fewest clients that an entry of a mean is opened for; see `withheld`. 1 opens all.
-        watched: whether each round tells whether numbers have outgrown the ranges that were found, and finds new ones
+        watched: whether each round tells whether numbers have exceeded the ranges that were found, and finds new ones
             where they have; else such numbers are an error. A scheme with vetoes tells it with the sum of the values,
             another one with a sum before it.
         clip: whether numbers beyond `bound` count as the bound; else they are an error.
@@ -144,7 +144,7 @@ class Rules:
         return SumKind.WATCHED if has_bounds and self.has_vetoes(layout) else SumKind.RANGES
 
     def has_vetoes(self, layout: TensorLayout) -> bool:
-        """Whether clients whose numbers have outgrown known ranges veto the sum of the values."""
+        """Whether clients whose numbers have exceeded known ranges veto the sum of the values."""
         finds = self.finds_ranges(layout) and self.watched and not self.closes_entries(layout)
         return finds and self.scheme.precision is None and self.scheme.vetoes(self._sum_of(1, 1))
 
@@ -176,13 +176,13 @@ class Rules:
         least = needed_marks(self.scheme, self.clients, self.k_min)
         return replace(opening, opened=opened_entries(total, self.clients, least))
 
-    def outgrown(self, purpose: SumKind, opening: Opening, mapping: Tree) -> bool:
+    def exceeds_range(self, purpose: SumKind, opening: Opening, mapping: Tree) -> bool:
         """Whether a client vetoes a sum, since a number of its mapping is beyond the range that was found.
 
         Raises:
             InputError, FieldRangeError: see `RangeLevels.encode`.
         """
-        return purpose is SumKind.WATCHED and self.levels(opening).outgrown(mapping)
+        return purpose is SumKind.WATCHED and self.levels(opening).exceeds_range(mapping)
 
     def vector(
         self,
@@ -191,7 +191,7 @@ class Rules:
         mapping: Tree,
         weight: float,
         coins: Coins,
-        kept: RoundingErrors | None = None,
+        errors: RoundingErrors | None = None,
     ) -> Integers:
         """What a client adds to a sum of a round: int64 [length].
 
@@ -201,16 +201,16 @@ class Rules:
             mapping: of the client, who does not veto the sum.
             weight: of the client.
             coins: of the client.
-            kept: rounding errors of the client, where they are fed back.
+            errors: rounding errors of the client, where they are fed back.
 
         Raises:
             InputError, FieldRangeError: a mapping or weight that cannot be written; names the key.
         """
         if purpose is SumKind.RANGES:
             rounds = self.scheme.precision is not None
-            weighed = weigh_tensors(opening.layout, mapping, self.weighing, weight, kept) if rounds else None
+            weighed = weigh_tensors(opening.layout, mapping, self.weighing, weight, errors) if rounds else None
             return self.levels(opening).encode(mapping, coins, weighed)
-        encoded = self.code(opening, coins, kept).encode(mapping, weight)
+        encoded = self.code(opening, coins, errors).encode(mapping, weight)
         return _counts_of(encoded) if purpose is SumKind.CONTRIBUTOR_COUNT else only_opened(encoded, opening.opened)
 
     def levels(self, opening: Opening) -> RangeLevels:
@@ -228,13 +228,13 @@ class Rules:
         weight_bits = max(math.ceil(math.log2(self.weighing.bound)), 0)
         return RangeLevels(layout, self.scheme.modulus, None, _FINE_STEP, spare, weight_bits)
 
-    def code(self, opening: Opening, coins: Coins | None = None, kept: RoundingErrors | None = None) -> Code:
+    def code(self, opening: Opening, coins: Coins | None = None, errors: RoundingErrors | None = None) -> Code:
         """How mappings are written.
 
         Args:
             opening: of the sum.
             coins: of a client that adds noise, or rounds at random.
-            kept: rounding errors of a client, where they are fed back.
+            errors: rounding errors of a client, where they are fed back.
 
         Raises:
             FieldRangeError: the scheme's sums have no room for such numbers.
@@ -260,7 +260,7 @@ class Rules:
                 largest=None if result else self.bound,
                 clip=self.clip,
                 coins=coins,
-                kept=kept,
+                kept=errors,
             )
         encoding = _encoding(
             layout,
@@ -294,16 +294,16 @@ class Rules:
         tells = "an entry to which one client alone contributes is that client's"
         if self.k_min > 1:
             tells = (
-                f"how many clients contribute to each entry; those with fewer than {self.k_min} are opened by nobody "
+                f"how many clients contribute to each entry; those with fewer than {self.k_min} are never opened "
                 "as long as server and clients follow the protocol"
             )
         leaks = [Leak(Secret.SUMMAND, Role.SERVER, Circumstance.SPARSE_SUM, tells)]
         if self.bound is None and self.privacy is None:
-            leaks.append(Leak(Secret.SUMMAND, Role.SERVER, RangeCircumstance.FOUND_RANGE, self._told_of_ranges))
+            leaks.append(Leak(Secret.SUMMAND, Role.SERVER, RangeCircumstance.FOUND_RANGE, self._range_leaks))
         return replace(claim, leaks_by_design=(*claim.leaks_by_design, *leaks))
 
     @property
-    def _told_of_ranges(self) -> str:
+    def _range_leaks(self) -> str:
         """What finding ranges tells, in words."""
         if self.scheme.precision is not None:
             when = "in every round" if self.watched else "in the first round"

@@ -28,7 +28,7 @@ OPENING = "opening"
 class ServerRound:
     """The server's part in one round: sums that find ranges and count contributors where that is open, and the mean's.
 
-    Requests go out (`requests`), answers come in (`receive`), and whoever has not answered when the server goes on
+    Requests go out (`requests`), answers come in (`receive`), and a party that has not answered when the server goes on
     (`advance`) has dropped out.
 
     Args:
@@ -129,7 +129,7 @@ class ServerRound:
             message: as the client's `reply` gave it.
 
         Raises:
-            ProtocolError: malformed, stale, from somebody else, or a second answer. The server is as it was before.
+            ProtocolError: malformed, stale, from another party, or a second answer. The server is as it was before.
         """
         client, message = integer_of(client, "client"), bytes_of(message, "message")
         if self.is_done or not 0 <= client < self._rules.clients:
@@ -157,7 +157,7 @@ class ServerRound:
             TooFewClientsError: fewer than the threshold are left; names the stage and both numbers.
             ProtocolError: answers contradict each other beyond repair.
         """
-        self._outbox = self._spoken() or self._spoken()  # who is silent twice has nothing more to say
+        self._outbox = self._step_machines() or self._step_machines()  # who is silent twice has nothing more to say
         if self._outbox:
             return
         if self._machine.is_vetoed:
@@ -165,7 +165,7 @@ class ServerRound:
             return
         total, included = self._machine.sums, self._machine.contributors
         if total is None or included is None:
-            raise ProtocolError("sum must be there when nobody has anything more to say; it is not")
+            raise ProtocolError("sum must be there when no party has more messages; it is not")
         places = tuple(np.flatnonzero(np.isin(self._clients, included)).tolist())
         if self._purpose.is_mean:
             self._seconds = time.perf_counter() - self._start
@@ -208,7 +208,7 @@ class ServerRound:
             raise ProtocolError("round must be done before there is a mean; it is not")
         return self._outcome
 
-    def _spoken(self) -> list[Messages]:
+    def _step_machines(self) -> list[Messages]:
         """What the machine says in its turn, recorded."""
         return [self._channel.carry(messages) for messages in self._machine.step()]
 

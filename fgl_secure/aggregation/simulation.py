@@ -41,7 +41,7 @@ class ClientUpdates(Mapping[int, Arrays]):
         self._makers, in_memory = dict[int, UpdateFactory](), dict[int, Any]()
         for index, item in updates.items():
             with _naming(index):
-                if _makes(item):
+                if _is_factory(item):
                     self._makers[index] = item
                 else:
                     in_memory[index] = item
@@ -81,7 +81,7 @@ def _naming(index: int) -> Iterator[None]:
         raise kind(f"client {index}: {error}") from error
 
 
-def _makes(item: Tree | UpdateFactory) -> TypeGuard[UpdateFactory]:
+def _is_factory(item: Tree | UpdateFactory) -> TypeGuard[UpdateFactory]:
     """Return whether a value makes a mapping; models are callable, and make none.
 
     Raises:
@@ -150,7 +150,7 @@ class RoundInputs:
         for index in filter(self._is_there, self.mappings):
             update = self.mappings[index]
             with _naming(index):
-                vetoes[index] = self.rules.outgrown(purpose, opening, update)
+                vetoes[index] = self.rules.exceeds_range(purpose, opening, update)
                 vector = None if vetoes[index] else self._vector(index, update, purpose, opening)
             if rows is not None and vector is not None:
                 rows[index] = vector

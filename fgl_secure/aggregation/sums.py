@@ -46,7 +46,7 @@ class SumKind(IntEnum):
     VALUES = 2
     """The mean."""
     WATCHED = 3
-    """The mean, unless numbers have outgrown the ranges that were found: whose have vetoes it, see `Scheme.vetoes`."""
+    """The mean, unless numbers have exceeded the ranges that were found: whose have vetoes it, see `Scheme.vetoes`."""
 
     @property
     def is_mean(self) -> bool:
@@ -63,7 +63,7 @@ LOWEST = -40
 STEP = 2
 """Levels go by factors of 2^STEP: the maximum is told to within that, and not more closely."""
 HEADROOM_BITS = 4
-"""A range is 2^HEADROOM_BITS times what was found, for later rounds: parameters grow. Where they have outgrown one,
+"""A range is 2^HEADROOM_BITS times what was found, for later rounds: parameters grow. Where they have exceeded one,
 twice as many bits are left: what grows on costs two more sums whenever it does."""
 ZERO_BOUND = 1.0
 """Taken for a tensor that is zero at all clients, which says nothing of its range: biases that are yet untrained."""
@@ -78,14 +78,14 @@ class RangeLevels:
     `Levels` for how they are told, and what that tells.
 
     Where ranges are known already, levels within them are left out, and the lowest level of a tensor is reached by who
-    has outgrown its range. So as long as nobody has, the sum is 0 and tells nothing but that.
+    has exceeded its range. So as long as no party has, the sum is 0 and tells nothing but that.
 
     Attributes:
         layout: of the mappings.
         modulus: p, of the scheme's field.
         known: ranges that were found before, by tensor; None where none were.
         step: levels go by factors of 2^step.
-        headroom_bits: a range is 2^headroom_bits times what is found, and one that was outgrown 4^headroom_bits times.
+        headroom_bits: a range is 2^headroom_bits times what is found, and one that was exceeded 4^headroom_bits times.
         weight_bits: numbers are told times weights of up to 2^weight_bits.
     """
 
@@ -132,7 +132,7 @@ class RangeLevels:
         magnitudes = [(entry, largest_magnitude(weighed[entry.name])) for entry in self.layout.floats]
         return self._levels.encode([self._check_bound(*item) for item in magnitudes], coins)
 
-    def outgrown(self, mapping: Tree) -> bool:
+    def exceeds_range(self, mapping: Tree) -> bool:
         """Whether a mapping has a number beyond the range that is known.
 
         Raises:
@@ -325,7 +325,7 @@ def batches_from_bytes(data: Iterable[bytes], session: bytes, sender: int, recei
     """The messages that one party sent another.
 
     Raises:
-        MalformedMessageError: they are none, or from or for somebody else.
+        MalformedMessageError: they are none, or from or for another party.
         StaleMessageError: they are of another session.
     """
     result = [decode(item, session) for item in data]

@@ -19,15 +19,15 @@ def largest_magnitude(values: NDArray[Any]) -> float:
     return float(max(-float(values.min()), float(values.max())))  # a NaN is both
 
 
-def check_bits(values: NDArray[np.floating[Any]], bits: int, what: str) -> None:
-    """Refuses numbers that have more bits behind the binary point than everybody is told.
+def check_bits(values: NDArray[np.floating[Any]], bits: int, name: str) -> None:
+    """Refuses numbers that have more bits behind the binary point than every party is told.
 
     Raises:
         InputError: one is no multiple of 2^-bits; says what they are.
     """
     shifted = values * 2.0**bits
     if not (np.rint(shifted) == shifted).all() or not np.isfinite(shifted).all():
-        raise InputError(f"{what} must be multiples of 2^-{bits}, as everybody is told; at least one is not")
+        raise InputError(f"{name} must be multiples of 2^-{bits}, as all parties know; at least one is not")
 
 
 def as_floats(values: Any, name: str) -> NDArray[np.float64]:
@@ -47,17 +47,17 @@ def as_floats(values: Any, name: str) -> NDArray[np.float64]:
         raise InputError(f"{name} must be real numbers in rows of one length; they are not") from error
 
 
-def check_finite(values: NDArray[np.floating[Any]], what: str = "numbers", remedy: str = "") -> float:
+def check_finite(values: NDArray[np.floating[Any]], name: str = "numbers", remedy: str = "") -> float:
     """The largest magnitude of values that must be numbers.
 
     Raises:
         InputError: NaN or infinity is among them; says what they are and what to do.
     """
-    return finite(largest_magnitude(values), what, remedy)
+    return finite(largest_magnitude(values), name, remedy)
 
 
-def finite(largest: float, what: str = "numbers", remedy: str = "") -> float:
+def finite(largest: float, name: str = "numbers", remedy: str = "") -> float:
     """The largest magnitude of numbers, if it is one; see `check_finite`."""
     if not math.isfinite(largest):
-        raise InputError(f"{what} must be finite; found NaN or infinity" + (f": {remedy}" if remedy else ""))
+        raise InputError(f"{name} must be finite; found NaN or infinity" + (f": {remedy}" if remedy else ""))
     return largest

@@ -26,7 +26,7 @@ FEW = 64
 """Polynomials that are worked on at one time by each core, so that what a core needs is laid out once for all."""
 
 
-def lagrange_matrix(field: PrimeField, nodes: Sequence[int], at: Sequence[int]) -> NDArray[np.int64]:
+def lagrange_matrix(field: PrimeField, nodes: Sequence[int], targets: Sequence[int]) -> NDArray[np.int64]:
     """Values of the Lagrange basis polynomials on `nodes` at other points.
 
     Entry [i, j] is the product over k != j of (at_i - node_k) / (node_j - node_k): the row that turns values at the
@@ -41,14 +41,14 @@ def lagrange_matrix(field: PrimeField, nodes: Sequence[int], at: Sequence[int]) 
     if len(set(nodes)) < len(nodes):
         raise InputError(f"nodes must be distinct; found {len(nodes) - len(set(nodes))} twice")
     points, p = np.array(nodes, dtype=np.int64), field.modulus
-    others, out = np.array(at, dtype=np.int64), np.empty((len(at), len(nodes)), dtype=np.int64)
+    others, out = np.array(targets, dtype=np.int64), np.empty((len(targets), len(nodes)), dtype=np.int64)
     scales = np.empty(len(nodes), dtype=np.int64)
     _scales(points, p, scales)
     _bases(points, scales, others, p, out)
     return out
 
 
-def vanishing_matrix(field: PrimeField, roots: Sequence[int], at: Sequence[int], columns: int) -> NDArray[np.int64]:
+def vanishing_matrix(field: PrimeField, roots: Sequence[int], points: Sequence[int], columns: int) -> NDArray[np.int64]:
     """Values at some points of x^j times the product of all (x - root), for j below `columns`.
 
     Its columns span the polynomials of degree below len(roots) + columns that vanish at the roots.
@@ -57,16 +57,16 @@ def vanishing_matrix(field: PrimeField, roots: Sequence[int], at: Sequence[int],
         int64 [len(at), columns].
     """
     p, rows = field.modulus, []
-    for x in at:
+    for x in points:
         value = 1
         for root in roots:
             value = value * (x - root) % p
         rows.append([value * pow(x, j, p) % p for j in range(columns)])
-    return np.array(rows, dtype=np.int64).reshape(len(at), columns)
+    return np.array(rows, dtype=np.int64).reshape(len(points), columns)
 
 
 def values_at(
-    field: PrimeField, points: Ids, counts: Ids, values: NDArray[np.int64], dimension: int, at: int
+    field: PrimeField, points: Ids, counts: Ids, values: NDArray[np.int64], dimension: int, point: int
 ) -> tuple[NDArray[np.int64], Flags]:
     """The values at one point of many polynomials, each through points of its own.
 
@@ -78,16 +78,16 @@ def values_at(
         counts: int64 [s], how many of a row's points there are, `dimension` or more; the others don't count.
         values: elements, int64 [s, m, w], of w polynomials at each point.
         dimension: coefficients of a polynomial.
-        at: an element.
+        point: an element.
 
     Returns:
         Elements, int64 [s, w], and bool [s, m]: at which points all w polynomials have another value.
     """
     shape = values.shape
-    out, off = np.empty((shape[0], shape[2]), dtype=np.int64), np.zeros(shape[:2], dtype=np.bool_)
+    out, deviates = np.empty((shape[0], shape[2]), dtype=np.int64), np.zeros(shape[:2], dtype=np.bool_)
     laid = np.ascontiguousarray(points), np.ascontiguousarray(counts), np.ascontiguousarray(values)
-    _values_at(*laid, dimension, at, field.modulus, out, off)
-    return out, off
+    _values_at(*laid, dimension, point, field.modulus, out, deviates)
+    return out, deviates
 
 
 @compile_parallel
@@ -98,10 +98,10 @@ def _scales(nodes: Array, modulus: int, out: Array, thread: Thread) -> None:
 
 
 @compile_parallel
-def _bases(nodes: Array, scales: Array, at: Array, modulus: int, out: Array, thread: Thread) -> None:
+def _bases(nodes: Array, scales: Array, points: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[i, j] = the j-th basis polynomial at at[i]."""
-    for i in range_of(len(at), thread):
-        _basis(nodes, scales, len(nodes), at[i], modulus, out[i])
+    for i in range_of(len(points), thread):
+        _basis(nodes, scales, len(nodes), points[i], modulus, out[i])
 
 
 @compile_parallel
@@ -110,10 +110,10 @@ def _values_at(
     counts: Array,
     values: Array,
     dimension: int,
-    at: int,
+    point: int,
     modulus: int,
     out: Array,
-    off: Array,
+    deviates: Array,
     thread: Thread,
 ) -> None:
     """See `values_at`."""
@@ -124,13 +124,13 @@ def _values_at(
         value = np.empty(width, dtype=np.int64)
         for s in range(chunk * FEW, min((chunk + 1) * FEW, polynomials)):
             _scale_all(points[s], dimension, modulus, scales, row)
-            _basis(points[s], scales, dimension, at, modulus, row)
+            _basis(points[s], scales, dimension, point, modulus, row)
             _add_weighted(row, values[s], dimension, modulus, out[s])
             for i in range(dimension, counts[s]):
                 _basis(points[s], scales, dimension, points[s, i], modulus, row)
                 _add_weighted(row, values[s], dimension, modulus, value)
                 for w in range(width):
-                    off[s, i] |= value[w] != values[s, i, w]
+                    deviates[s, i] |= value[w] != values[s, i, w]
 
 
 @inline
@@ -224,8 +224,8 @@ def locate_errors(
     result = None if remainder else quotient
     if result is None or len(result) > dimension:
         return None
-    wrong = tuple(i for i, x in enumerate(points) if _value(modulus, result, x) != values[i])
-    return wrong if len(wrong) <= max_errors else None
+    errors = tuple(i for i, x in enumerate(points) if _value(modulus, result, x) != values[i])
+    return errors if len(errors) <= max_errors else None
 
 
 def _newton(modulus: int, points: Sequence[int], values: Sequence[int]) -> tuple[Polynomial, Polynomial]:
@@ -260,10 +260,10 @@ def _divide(modulus: int, numerator: Polynomial, denominator: Polynomial) -> tup
     """Quotient and remainder."""
     remainder, shift = list(numerator), len(numerator) - len(denominator)
     quotient, inverse = [0] * max(shift + 1, 0), pow(denominator[-1], -1, modulus)
-    for at in range(shift, -1, -1):
-        factor = quotient[at] = remainder[at + len(denominator) - 1] * inverse % modulus
+    for degree in range(shift, -1, -1):
+        factor = quotient[degree] = remainder[degree + len(denominator) - 1] * inverse % modulus
         for i, coefficient in enumerate(denominator):
-            remainder[at + i] = (remainder[at + i] - factor * coefficient) % modulus
+            remainder[degree + i] = (remainder[degree + i] - factor * coefficient) % modulus
     return _trim(quotient), _trim(remainder)
 
 
@@ -294,7 +294,7 @@ class Word(Generic[ElementsT]):
     dimension: int
     max_errors: int
 
-    def decode(self, at: Sequence[int], coins: Coins) -> tuple[ElementsT, tuple[int, ...]]:
+    def decode(self, points: Sequence[int], coins: Coins) -> tuple[ElementsT, tuple[int, ...]]:
         """Evaluates the polynomials at other points.
 
         Errors are located in one random combination of the coordinates, which misses a wrong row with probability
@@ -308,13 +308,13 @@ class Word(Generic[ElementsT]):
         Raises:
             TooManyErrors: more than `max_errors` rows are wrong.
         """
-        wrong: tuple[int, ...] = self._locate_errors(self._random_combination(coins)) if self.max_errors else ()
+        errors: tuple[int, ...] = self._locate_errors(self._random_combination(coins)) if self.max_errors else ()
         agreeing: int
-        while len(wrong) <= self.max_errors:
-            values, agreeing = self._interpolate(at, wrong)
+        while len(errors) <= self.max_errors:
+            values, agreeing = self._interpolate(points, errors)
             if agreeing == self.rows.shape[1]:
-                return values, wrong
-            wrong = tuple(sorted({*wrong, *self._locate_errors(self._coordinate(agreeing))}))
+                return values, errors
+            errors = tuple(sorted({*errors, *self._locate_errors(self._coordinate(agreeing))}))
         raise _too_many(self.max_errors)
 
     def _random_combination(self, coins: Coins) -> list[int]:
@@ -328,22 +328,24 @@ class Word(Generic[ElementsT]):
         return values
 
     def _locate_errors(self, values: list[int]) -> tuple[int, ...]:
-        wrong = locate_errors(self.field.modulus, self.points, values, self.dimension, self.max_errors)
-        if wrong is None:
+        errors = locate_errors(self.field.modulus, self.points, values, self.dimension, self.max_errors)
+        if errors is None:
             raise _too_many(self.max_errors)
-        return wrong
+        return errors
 
-    def _interpolate(self, at: Sequence[int], wrong: tuple[int, ...]) -> tuple[ElementsT, int]:
+    def _interpolate(self, points: Sequence[int], errors: tuple[int, ...]) -> tuple[ElementsT, int]:
         """Values at other points from the first right rows, and up to which coordinate the other right rows agree."""
-        right = [i for i in range(len(self.points)) if i not in wrong]
+        right = [i for i in range(len(self.points)) if i not in errors]
         used: list[int] = right[: self.dimension]
         checked: list[int] = right[self.dimension :]
-        matrix = lagrange_matrix(self.field, [self.points[i] for i in used], [*at, *(self.points[i] for i in checked)])
+        matrix = lagrange_matrix(
+            self.field, [self.points[i] for i in used], [*points, *(self.points[i] for i in checked)]
+        )
         rows: Any = self.rows
-        values: Any = self.field.combine_elements(matrix, rows[used] if wrong else rows[: self.dimension], rows[:0])
-        differs = (values[len(at) :] != rows[checked]).any(axis=0)
+        values: Any = self.field.combine_elements(matrix, rows[used] if errors else rows[: self.dimension], rows[:0])
+        differs = (values[len(points) :] != rows[checked]).any(axis=0)
         agreeing = int((differs * 1).argmax()) if bool(differs.any()) else len(differs)
-        return values[: len(at)], agreeing
+        return values[: len(points)], agreeing
 
 
 def _too_many(max_errors: int) -> TooManyErrors:

@@ -132,8 +132,8 @@ _31_BITS = np.uint64(MERSENNE_31)
 @compile_parallel
 def reduce_each(values: Array, modulus: int, out: Array, thread: Thread) -> None:
     """out[i] = values[i] as an element; torch takes ten times as long, and a round of LightSecAgg twice."""
-    own = slice_of(out.size, thread)
-    values, out = values[own], out[own]
+    span = slice_of(out.size, thread)
+    values, out = values[span], out[span]
     for i in range(out.size):
         out[i] = canonical(values[i], modulus)
 
@@ -154,23 +154,25 @@ def masked_rows(
     lazy = modulus <= MERSENNE_31 and size < MERSENNE_31
     for e in range_of(messages, thread):
         row = row_of[e]
-        own = np.int64(weights[0]) if row >= 0 else np.int64(0)
+        scale = np.int64(weights[0]) if row >= 0 else np.int64(0)
         row = max(row, 0)
         for b in range(batch):
             if lazy and len(masks) == 1 and modulus == MERSENNE_31:
                 weight, values, mask, share = np.int64(weights[1]), rows[row], masks[0][b, e], out[b, e]
                 for k in range(width):
-                    total = own * np.int64(values[k]) + weight * np.int64(mask[k])
+                    total = scale * np.int64(values[k]) + weight * np.int64(mask[k])
                     total = (total & MERSENNE_31) + (total >> 31)  # small weights: within twice the modulus
                     total = total + MERSENNE_31 if total < 0 else total
                     share[k] = total - MERSENNE_31 if total >= MERSENNE_31 else total
             elif lazy and len(masks) == 1:
                 weight, mask = np.int64(weights[1]), masks[0]
                 for k in range(width):
-                    out[b, e, k] = _remainder(own * np.int64(rows[row, k]) + weight * np.int64(mask[b, e, k]), modulus)
+                    out[b, e, k] = _remainder(
+                        scale * np.int64(rows[row, k]) + weight * np.int64(mask[b, e, k]), modulus
+                    )
             else:
                 for k in range(width):
-                    total = multiply(canonical(own, modulus), np.int64(rows[row, k]), modulus)
+                    total = multiply(canonical(scale, modulus), np.int64(rows[row, k]), modulus)
                     for t in range(len(masks)):
                         weight = canonical(np.int64(weights[1 + t]), modulus)
                         total = canonical(total + multiply(weight, np.int64(masks[t][b, e, k]), modulus), modulus)

@@ -70,8 +70,8 @@ class LagrangeCode:
     betas: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        whole = all(isinstance(item, int | np.integer) for item in (self.K, self.T, self.N))
-        if not whole or self.K < 1 or self.T < 0 or self.N < 1:
+        are_integers = all(isinstance(item, int | np.integer) for item in (self.K, self.T, self.N))
+        if not are_integers or self.K < 1 or self.T < 0 or self.N < 1:
             raise InputError(f"K, T and N must be integers of at least 1, 0, 1; found {self.K}, {self.T}, {self.N}")
         needed, p = self.K + self.T + self.N, self.field.modulus
         if needed > p:
@@ -147,7 +147,7 @@ class LagrangeCode:
 
         With at most `max_errors` wrong workers the answer is right and `faulty` names exactly those, with certainty
         and over every field. With more, up to m - threshold - max_errors of them (m - threshold where max_errors is 0)
-        are always noticed; beyond that the shares may be those of other blocks, and nobody can tell. All shares
+        are always noticed; beyond that the shares may be those of other blocks, and no party can tell. All shares
         beyond the threshold serve as checks.
 
         Args:
@@ -174,8 +174,8 @@ class LagrangeCode:
         alphas = tuple(self.alphas[worker] for worker in workers)
         flat = shares.reshape(len(workers), math.prod(shares.shape[1:]))
         word = Word(self.field, alphas, flat, self.recovery_threshold(degree), max_errors)
-        blocks, wrong = word.decode(self.betas[: self.K], coins or SystemCoins())
-        return DecodingResult(blocks.reshape(self.K, *shares.shape[1:]), tuple(sorted(workers[i] for i in wrong)))
+        blocks, errors = word.decode(self.betas[: self.K], coins or SystemCoins())
+        return DecodingResult(blocks.reshape(self.K, *shares.shape[1:]), tuple(sorted(workers[i] for i in errors)))
 
     def zero_shares(self, coins: Coins, shape: tuple[int, ...], *, degree: int) -> Elements:
         """Shares of zero at the degree of a computation, to be added to what the workers computed before decoding.
@@ -183,7 +183,7 @@ class LagrangeCode:
         The polynomial is uniform among those of degree (K + T - 1) degree that vanish at betas[:K]. Added to the
         workers' results it leaves the decoded blocks as they are and makes the decoder's raw view a uniform sharing
         of them. Without it the shares of a product tell more than the product: for K = 1 whether a factor is zero, for
-        K >= 2 more than that. Whoever deals these shares must not decode; shares that several parties deal may be
+        K >= 2 more than that. A party that deals these shares must not decode; shares that several parties deal may be
         added up, and one honest dealer is enough.
 
         Args:

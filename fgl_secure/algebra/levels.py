@@ -19,9 +19,9 @@ class Levels:
 
     Who has a number beyond a level in a part puts a uniform element of the field there, and 0 at all others; the
     vectors are added up modulo p. A sum of elements of which one is uniform and independent is uniform. So at levels
-    that somebody reaches the total is uniform, whoever and however many do, and elsewhere it is 0: it depends on the
-    numbers by the level of each part's maximum and by nothing else. A level that is reached looks empty with
-    probability 1/p; if it is the highest one, somebody finds its numbers beyond the bound, which is an error.
+    that a party reaches the total is uniform, no matter which party and however many do, and elsewhere it is 0: it
+    depends on the numbers by the level of each part's maximum and by nothing else. A level that is reached looks empty
+    with probability 1/p; if it is the highest one, a party finds its numbers beyond the bound, which is an error.
 
     Attributes:
         modulus: p.
@@ -43,7 +43,7 @@ class Levels:
         return np.where(reached, coins.uniform(self.modulus, (self.length,)), 0)
 
     def reached_levels(self, total: NDArray[np.integer] | NDArray[np.bool_], names: Sequence[object]) -> list[int]:
-        """How many levels of each part somebody reaches.
+        """How many levels of each part a party reaches.
 
         Args:
             total: [length], the sum of the vectors, or where it is not 0.

@@ -287,10 +287,10 @@ class PrimeField:
         right = _canonical(right, self.modulus)
         flat = left.reshape(math.prod(left.shape[:-1]), left.shape[-1])
         sums = flat.new_empty(len(flat), dtype=torch.int64)
-        some = max(PIECE // max(len(right), 1), 1)
-        for start in range(0, len(flat), some):
-            products = _product(_canonical(flat[start : start + some], self.modulus), right, self.modulus)
-            sums[start : start + some] = _total(products, self.modulus)
+        chunk_size = max(PIECE // max(len(right), 1), 1)
+        for start in range(0, len(flat), chunk_size):
+            products = _product(_canonical(flat[start : start + chunk_size], self.modulus), right, self.modulus)
+            sums[start : start + chunk_size] = _total(products, self.modulus)
         return back(self._as_dtype(sums.reshape(left.shape[:-1])))
 
     def grouped_sums(self, values: ElementsT, segments: Segments, *, batch_axes: int = 0) -> ElementsT:
@@ -344,8 +344,8 @@ class PrimeField:
             least, greatest = torch.aminmax(scaled)
             if not -most <= least <= greatest <= most:
                 return None
-        whole = scaled.trunc()  # adding a half first would round twice: just below it, and beyond 2^52
-        element = (scaled - whole).mul_(2).trunc_().add_(whole).long()
+        integral = scaled.trunc()  # adding a half first would round twice: just below it, and beyond 2^52
+        element = (scaled - integral).mul_(2).trunc_().add_(integral).long()
         element += (element >> 63) & self.modulus
         result = self._as_dtype(element) if most < self.modulus else self._reduce(element)
         return result if isinstance(values, torch.Tensor) else result.numpy()
@@ -383,9 +383,9 @@ def _integers(first: ElementsT, *others: Any) -> tuple[list[torch.Tensor], Calla
     back: Any = torch.Tensor.numpy if like is None else lambda result: result
     if like is not None:
         tensors = [torch.as_tensor(item, device=like.device) for item in operands]
-        wrong = [tensor.dtype for tensor in tensors if tensor.dtype not in INTEGERS]
-        if wrong:
-            raise InputError(f"values must be integers; found dtype {wrong[0]}")
+        rejected = [tensor.dtype for tensor in tensors if tensor.dtype not in INTEGERS]
+        if rejected:
+            raise InputError(f"values must be integers; found dtype {rejected[0]}")
         return tensors, back
     arrays = [np.asarray(item) for item in operands]
     for array in arrays:

@@ -1,4 +1,4 @@
-"""Real numbers as integers whose sums are exact: range, weights, rounding and overflow, once for everybody.
+"""Real numbers as integers whose sums are exact: range, weights, rounding and overflow, once for every party.
 
 `FixedPoint` takes the most bits behind the binary point for which sums stay exact, for vectors that a scheme adds up as
 integers and for rows that become elements of a field. `LowPrecision` has few bits, and rounds at random. `Weighing`
@@ -277,9 +277,9 @@ class FixedPoint:
         """
         if not all(isinstance(item, int | np.integer) and item >= 1 for item in (terms, degree)):
             raise InputError(f"terms and degree must be integers of at least 1; found {terms!r} and {degree!r}")
-        there, numbers = field or PrimeField(), as_floats(values, "values")
+        target_field, numbers = field or PrimeField(), as_floats(values, "values")
         bound = finite(largest_magnitude(numbers), "values") or 1.0
-        room = (there.modulus - 1) // 2
+        room = (target_field.modulus - 1) // 2
         bits = min(most_fraction_bits(bound, room), FINEST, MANTISSA // degree)
         while bits > 0 and terms * (units_of(bound, bits) + 1) ** degree > room:
             bits -= 1
@@ -290,10 +290,10 @@ class FixedPoint:
             )
         if bits < 1:
             raise FieldRangeError(
-                f"terms * bound^degree * 2^degree must stay below p / 2 = {there.modulus / 2:g}; found {terms} * "
-                f"{bound:g}^{degree} * 2^{degree}: scale the values, or take PrimeField(2**61 - 1)"
+                f"terms * bound^degree * 2^degree must stay below p / 2 = {target_field.modulus / 2:g}; found {terms} "
+                f"* {bound:g}^{degree} * 2^{degree}: scale the values, or take PrimeField(2**61 - 1)"
             )
-        return cls(there, bound, bits, terms)
+        return cls(target_field, bound, bits, terms)
 
     def of_degree(self, degree: int) -> FixedPoint:
         """What results of a computation of that degree on encoded numbers stand for; see `for_values`.
@@ -514,8 +514,8 @@ class LowPrecision:
     def encode(self, rows: Floats) -> Integers:
         """Int64 [k, width] of reals [k, size + whole], as recordings have them: multiples of units, and integers."""
         units = np.rint(rows[..., : self.size] / np.repeat(self.units, self.lengths)).astype(np.int64)
-        whole = [self.cut(row) for row in np.rint(rows[..., self.size :]).astype(np.int64)]
-        return np.concatenate([units, np.stack(whole)], axis=-1)
+        integers = [self.cut(row) for row in np.rint(rows[..., self.size :]).astype(np.int64)]
+        return np.concatenate([units, np.stack(integers)], axis=-1)
 
     def decode(self, sums: Integers) -> Floats:
         """Float64 [k, size + whole] of integers [k, width]."""
@@ -539,10 +539,10 @@ class LowPrecision:
         return (np.sign(integers) * digits).reshape(-1)
 
 
-def join_digits(digits: Integers, whole: int, bits: int) -> Integers:
+def join_digits(digits: Integers, count: int, bits: int) -> Integers:
     """Sums of integers from those of their digits, int64 [places * whole]: int64 [whole]."""
-    rows = digits.reshape(-1, whole) if whole else np.zeros((0, 0), dtype=np.int64)
-    total = np.zeros(whole, dtype=np.int64)
+    rows = digits.reshape(-1, count) if count else np.zeros((0, 0), dtype=np.int64)
+    total = np.zeros(count, dtype=np.int64)
     for row in reversed(rows):
         total = total * 2 ** (bits - 1) + row
     return total

@@ -108,12 +108,12 @@ def from_combined(fields: Sequence[PrimeField], weights: Integers, values: Eleme
         int64 [k], up to half of the product of all primes.
     """
     primes = [field.modulus for field in fields]
-    whole = math.prod(primes)
-    parts = np.array([whole // p for p in primes], dtype=np.int64)  # 1 modulo p once multiplied, 0 modulo all others
-    inverses = np.array([pow(whole // p, -1, p) for p in primes], dtype=np.int64)
+    modulus = math.prod(primes)
+    parts = np.array([modulus // p for p in primes], dtype=np.int64)  # 1 modulo p once multiplied, 0 modulo all others
+    inverses = np.array([pow(modulus // p, -1, p) for p in primes], dtype=np.int64)
     moduli = np.array(primes, dtype=np.int64)
     out = np.empty(values.shape[2], dtype=np.int64)
-    _join(values, weights * inverses[:, None] % moduli[:, None], moduli, parts, whole, out)
+    _join(values, weights * inverses[:, None] % moduli[:, None], moduli, parts, modulus, out)
     return out
 
 
@@ -212,57 +212,57 @@ def _combine(
     """
     size, first_word, few = out.shape[1], 1 if integers.size else 0, len(words) < _FEW
     for piece in range_of((size + _PIECE - 1) // _PIECE, thread):
-        first, here = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
+        first, size_here = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
         high, low = np.empty(_PIECE), np.empty(_PIECE)
         for group in range(len(weights)):
             high[:] = 0
             low[:] = 0
             if integers.size:
-                weight, own = np.float64(weights[group, 0]), integers[first : first + here]
-                for i in range(here):
-                    number = np.int64(own[i])
+                weight, chunk = np.float64(weights[group, 0]), integers[first : first + size_here]
+                for i in range(size_here):
+                    number = np.int64(chunk[i])
                     high[i] += weight * np.float64(number >> 32)
                     low[i] += weight * np.float64(number & _LOW)
             for s in range(len(words)):
-                weight, line = np.float64(weights[group, first_word + s]), words[s, first : first + here]
-                for i in range(here):
+                weight, line = np.float64(weights[group, first_word + s]), words[s, first : first + size_here]
+                for i in range(size_here):
                     high[i] += weight * np.float64(line[i] >> 32)
                     low[i] += weight * np.float64(line[i] & _LOW)
             for f in range(len(primes)) if len(weights) == 1 else range(group, group + 1):
                 prime, inverse = np.float64(primes[f]), 1.0 / primes[f]
                 lift = _rest(np.float64(2**32), prime, inverse)
-                result = out[f, first : first + here]
+                result = out[f, first : first + size_here]
                 if values.size:
-                    ours = values[f, first : first + here]
-                    for i in range(here):
+                    ours = values[f, first : first + size_here]
+                    for i in range(size_here):
                         upper = high[i] if few else _rest(high[i], prime, inverse)
                         result[i] = np.int32(_rest(upper * lift + low[i] + np.float64(ours[i]), prime, inverse))
                 else:
-                    for i in range(here):
+                    for i in range(size_here):
                         upper = high[i] if few else _rest(high[i], prime, inverse)
                         result[i] = np.int32(_rest(upper * lift + low[i], prime, inverse))
 
 
 @compile_parallel
 def _join(
-    values: Elements, weights: Integers, primes: Integers, parts: Integers, whole: int, out: Integers, thread: Thread
+    values: Elements, weights: Integers, primes: Integers, parts: Integers, modulus: int, out: Integers, thread: Thread
 ) -> None:
     """The Chinese remainder theorem, some columns at a time, in loops of wide steps."""
-    (count, terms, size), half, over = values.shape, whole // 2, 1.0 / whole
+    (count, terms, size), half, over = values.shape, modulus // 2, 1.0 / modulus
     for piece in range_of((size + _PIECE - 1) // _PIECE, thread):
-        first, here = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
-        total, result = np.empty(_PIECE), out[first : first + here]
+        first, chunk_size = piece * _PIECE, min(_PIECE, size - piece * _PIECE)
+        total, result = np.empty(_PIECE), out[first : first + chunk_size]
         result[:] = 0
         for f in range(count):
             prime, inverse, part = np.float64(primes[f]), 1.0 / primes[f], parts[f]
             total[:] = 0
             for m in range(terms):
-                weight, line = np.float64(weights[f, m]), values[f, m, first : first + here]
-                for i in range(here):
+                weight, line = np.float64(weights[f, m]), values[f, m, first : first + chunk_size]
+                for i in range(chunk_size):
                     total[i] += weight * np.float64(line[i])
-            for i in range(here):
+            for i in range(chunk_size):
                 result[i] += np.int64(_rest(total[i], prime, inverse)) * part
-        for i in range(here):
-            rest = result[i] - np.int64(np.float64(result[i]) * over) * whole
-            rest = rest + whole if rest < -half else rest
-            result[i] = rest - whole if rest > half else rest
+        for i in range(chunk_size):
+            rest = result[i] - np.int64(np.float64(result[i]) * over) * modulus
+            rest = rest + modulus if rest < -half else rest
+            result[i] = rest - modulus if rest > half else rest

@@ -128,10 +128,10 @@ def examine(
         claim = subject.claims[subject.name]
         for attempt in outcome[subject.name]:
             for figure in attempt.found:
-                there = clear.get(_what(attempt.attack, attempt, figure.metric))
+                null = clear.get(_finding_key(attempt.attack, attempt, figure.metric))
                 working = positive(attempt.attack)[figure.metric]
-                records.append(_record(attempt, figure, there, working, claim, plan))
-    played = {} if effort is None else _played(plan, effort, progress)
+                records.append(_record(attempt, figure, null, working, claim, plan))
+    played = {} if effort is None else _play_games(plan, effort, progress)
     records += [record_of(game, name, plan) for name, item in played.items() for game in item if game.seen]
     cards = {card.name: card for item in played.values() for card in map(card_of, item)}
     unseen = {
@@ -141,7 +141,9 @@ def examine(
     return replace(report, run={**report.run, "thorough": effort is THOROUGH})
 
 
-def _played(plan: AuditPlan, effort: Effort, progress: Callable[[str], Progress] | None) -> dict[str, tuple[Game, ...]]:
+def _play_games(
+    plan: AuditPlan, effort: Effort, progress: Callable[[str], Progress] | None
+) -> dict[str, tuple[Game, ...]]:
     """The games of each run."""
     if progress:
         progress("playing distinguishing games")
@@ -216,7 +218,7 @@ def attempts(
             guess = run.guess(item)
             result.append(None if guess is None else run.measure(item, guess))
             del guess
-        run = run.unheard()  # noqa: PLW2901  # what was said in it takes gigabytes, and so does the other one
+        run = run.without_messages()  # noqa: PLW2901  # what was said in it takes gigabytes, and so does the other one
         collect_if_large()
         others = subject.independent(seed).record_runs(seed) if others is None else others
         other = next(others, None)
@@ -235,9 +237,9 @@ def _other_runs(subject: Subject) -> AssertionError:
     return AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
 
 
-def _nulls(each: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, _Null]:
-    guess = run.guess_elsewhere(each, other)
-    return {} if guess is None else {f.metric: _Null(f.value, f.interval) for f in run.score(each, guess)}
+def _nulls(attack: Attack[Any, Any], run: RecordedRun, other: RecordedRun) -> dict[str, _Null]:
+    guess = run.guess_elsewhere(attack, other)
+    return {} if guess is None else {f.metric: _Null(f.value, f.interval) for f in run.score(attack, guess)}
 
 
 def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
@@ -249,9 +251,9 @@ def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
     requested_names = several("attacks", names)
     if requested_names in ((), (ALL,)):
         return tuple(all_attacks().values())
-    wrong = next((name for name in requested_names if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise InputError(f"attacks must be names, see fgl_secure.attacks.names(); found {wrong!r}")
+    invalid = next((name for name in requested_names if not isinstance(name, str)), None)
+    if invalid is not None:
+        raise InputError(f"attacks must be names, see fgl_secure.attacks.names(); found {invalid!r}")
     return tuple(attack(name) for name in dict.fromkeys(requested_names))
 
 
@@ -278,7 +280,7 @@ _What = tuple[str, str, str, str]
 """An attack, a kind of run, what was exchanged, and a metric."""
 
 
-def _what(attack: Attack[Any, Any], run: RecordedRun | _Attempt, metric: str) -> _What:
+def _finding_key(attack: Attack[Any, Any], run: RecordedRun | _Attempt, metric: str) -> _What:
     return attack.card.name, run.scenario, run.what, metric
 
 
@@ -297,9 +299,9 @@ def _in_the_clear(plan: AuditPlan, attacks: _Chosen, result: Mapping[str, list[_
             earlier_attempts if subject.name in result else _run_unprotected(working, subject, plan.seed)
         ):
             for figure in figures:
-                best = clear.setdefault(_what(tried, run, figure.metric), figure)
+                best = clear.setdefault(_finding_key(tried, run, figure.metric), figure)
                 if figure.value > best.value:
-                    clear[_what(tried, run, figure.metric)] = figure
+                    clear[_finding_key(tried, run, figure.metric)] = figure
     return clear
 
 
@@ -317,12 +319,12 @@ def _run_unprotected(
         collect_if_large()
 
 
-def _positive_control(each: Attack[Any, Any], broken: RecordedRun) -> dict[str, float]:
+def _positive_control(attack: Attack[Any, Any], broken: RecordedRun) -> dict[str, float]:
     """By metric: the attack's figure on its control, as a share of what a complete break would have."""
-    guess = broken.guess(each)
+    guess = broken.guess(attack)
     if guess is None:
-        raise AssertionError(f"attack {each.card.name} must be able to read its control")
-    return {result.metric: result.value / result.reachable for result in broken.score(each, guess)}
+        raise AssertionError(f"attack {attack.card.name} must be able to read its control")
+    return {result.metric: result.value / result.reachable for result in broken.score(attack, guess)}
 
 
 def _record(

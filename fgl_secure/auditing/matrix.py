@@ -161,7 +161,7 @@ def _cell(
     tested = [
         item
         for item in about
-        if item.protocol == run and item.verdict.is_measured and item.controls_hold and item.could_tell
+        if item.protocol == run and item.verdict.is_measured and item.controls_hold and item.is_conclusive
         and claim.borne_on(secret, cards[item.attack].coalition, cards[item.attack].circumstance)
     ]  # fmt: skip
     looked = (card for name in blind if _is_about(card := cards[name], secret, role))

@@ -211,18 +211,18 @@ class ProgramMethod(Method):
     demonstrated: ClassVar[tuple[str, ...]] = ("secmp", "relay-coded", "plaintext")
     trained: ClassVar[str] = "relay-coded"
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.auditing.programs import program_plan  # noqa: PLC0415  # heavy
 
-        return program_plan(self, asked)
+        return program_plan(self, request)
 
     @abstractmethod
-    def program(self, talk: Collectives, *, seed: int, device: torch.device) -> TrainingRounds:
+    def program(self, comm: Collectives, *, seed: int, device: torch.device) -> TrainingRounds:
         """The program of one silo.
 
         Args:
-            talk: the collectives of the run; `talk.silo` is what the silo holds.
+            comm: the collectives of the run; `comm.silo` is what the silo holds.
             seed: the same for all silos: of initial weights and the like.
             device: where model compute runs.
         """

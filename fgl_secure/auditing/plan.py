@@ -193,8 +193,8 @@ class Subject(ABC):
         """The same method under the same schemes on other inputs of the same shape, for null controls.
 
         Nodes swap places inside their silos. Parties and their numbers stay; who has which secret does not, so that
-        whoever knows everything of that run knows nothing of this one. It may train for no longer than what attacks
-        read.
+        a party that knows everything of that run knows nothing of this one. It may train for no longer than what
+        attacks read.
 
         Args:
             seed: of the inputs, of initial weights and of whatever else is drawn.
@@ -219,9 +219,9 @@ class Subject(ABC):
         return self.record_training(self.train(coins=SimulationCoins(seed), recording=self.recording))
 
 
-def pooled_over(graph: FederatedGraph, what: str = "nodes") -> str:
+def pooled_over(graph: FederatedGraph, units: str = "nodes") -> str:
     """Over what accuracy is taken where all silos' test nodes count alike, in words."""
-    return f"pooled over {int(graph.test_mask.sum()):,} {what}"
+    return f"pooled over {int(graph.test_mask.sum()):,} {units}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -110,12 +110,12 @@ def draw_edges(
         claimed: edges that the observer claims, in the same form.
         known: edges that it knows without messages.
     """
-    recovered, hidden, wrong = set(true) & set(claimed), set(true) - set(claimed), set(claimed) - set(true)
-    layers = ((hidden, "0.8", 0.8), (known, _COLOURS[0], 0.5), (recovered, _COLOURS[2], 1.8), (wrong, _COLOURS[1], 1.8))
+    recovered, hidden, false = set(true) & set(claimed), set(true) - set(claimed), set(claimed) - set(true)
+    layers = ((hidden, "0.8", 0.8), (known, _COLOURS[0], 0.5), (recovered, _COLOURS[2], 1.8), (false, _COLOURS[1], 1.8))
     for edges, colour, width in layers:
         ends = np.array(sorted(edges), dtype=np.int64).reshape(-1, 2)
         across, up = (np.ravel(np.pad(positions[ends, k], ((0, 0), (0, 1)), constant_values=np.nan)) for k in (0, 1))
         axes.plot(across, up, color=colour, linewidth=width, zorder=1)
     axes.scatter(*positions.T, s=9, color="0.4", zorder=2)
-    axes.set_title(f"{len(recovered)} recovered, {len(wrong)} wrong, {len(hidden)} hidden", fontsize=9)
+    axes.set_title(f"{len(recovered)} recovered, {len(false)} wrong, {len(hidden)} hidden", fontsize=9)
     axes.axis("off")

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def fill_schemes(assignment: Assignment, silos: int) -> Assignment:
     """The schemes of a run, of which a caller has named that of neighbours' rows, and perhaps others.
 
-    What devices hand to their silo goes under the scheme of neighbours' rows where that serves it, and in the clear
+    What devices hand to their silo goes under the scheme of neighbours' rows where that serves it, and in plaintext
     where not; silos' vectors under masks, unless rows are promised nothing, or are decoded by silos as HiFGL publishes
     it (KDD 2024, 4.3), or one silo is all there is.
 
@@ -56,7 +56,7 @@ def named_rows(request: AuditRequest) -> list[Assignment]:
     return [{**usual, **run} for run in request.runs]
 
 
-def beside_models(request: AuditRequest, topology: str) -> list[dict[str, Any]]:
+def scheme_choices(request: AuditRequest, topology: str) -> list[dict[str, Any]]:
     """Schemes and name of each run: a scheme for a topology, with one for models where another than fits it is named.
 
     Masks fit a scheme that guarantees something, and plaintext sums others.
@@ -127,7 +127,7 @@ class _ProgramSubject(Subject):
         """The program of each silo."""
         method, facts, seed, device = self.method, facts_of(self.graph), self.seed, self.device
         task = Task(
-            lambda talk, _: method.program(talk, seed=seed, device=device),
+            lambda comm, _: method.program(comm, seed=seed, device=device),
             self.schemes,
             method.most_rounds(facts),
             method.width(facts),
@@ -138,20 +138,20 @@ class _ProgramSubject(Subject):
         """The first round of training."""
         rows, transcript = self.schemes[NEIGHBOURS], result.transcript
         truth = MessageTruth.of(transcript, self.graph)
-        what = f"first round of training, {self.method.name}"
-        yield RecordedRun(self.name, what, TRAINING, public_of(rows, self.graph), transcript, (truth,))
+        description = f"first round of training, {self.method.name}"
+        yield RecordedRun(self.name, description, TRAINING, public_of(rows, self.graph), transcript, (truth,))
 
     def brief(self, **changes: Any) -> Self:
         """With no more rounds than attacks read, where the method can be told how many."""
-        return replace(self, **{"method": self._shortened(RECORDED_ROUNDS), **changes})
+        return replace(self, **{"method": self._with_rounds(RECORDED_ROUNDS), **changes})
 
     def on_graph(self, graph: FederatedGraph, rounds: int) -> Subject:
         """See `Subject.on_graph`."""
-        return self.brief(graph=graph, method=self._shortened(rounds))
+        return self.brief(graph=graph, method=self._with_rounds(rounds))
 
-    def _shortened(self, rounds: int) -> ProgramMethod:
-        told = any(each.name == "epochs" for each in fields(self.method))
-        return replace(self.method, epochs=rounds) if told else self.method  # type: ignore[call-arg]
+    def _with_rounds(self, rounds: int) -> ProgramMethod:
+        has_epochs = any(field.name == "epochs" for field in fields(self.method))
+        return replace(self.method, epochs=rounds) if has_epochs else self.method  # type: ignore[call-arg]
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
         """A round with every message unprotected."""

@@ -65,7 +65,7 @@ class RecordedRun:
         """
         return _only("knowledge", self.knowledge, kind)
 
-    def unheard(self) -> RecordedRun:
+    def without_messages(self) -> RecordedRun:
         """The same without what was said: for scores alone."""
         return replace(self, transcript=Transcript(self.transcript.parties, self.transcript.batch_axes))
 
@@ -170,9 +170,9 @@ def _by_type(argument: str, objects: Iterable[object]) -> Mapping[type, object]:
 
 
 def _only(argument: str, objects: Iterable[object], kind: type[Kind]) -> Kind:
-    there = _by_type(argument, objects)
-    result = there.get(kind)
+    by_type = _by_type(argument, objects)
+    result = by_type.get(kind)
     if not isinstance(result, kind):
-        names = ", ".join(item.__name__ for item in there) or "none"
+        names = ", ".join(item.__name__ for item in by_type) or "none"
         raise InputError(f"{argument} must have a {kind.__name__}; found {names}")
     return result

@@ -208,7 +208,7 @@ class Record:
         return self.in_the_clear_verdict is not Verdict.NOT_DETECTED
 
     @property
-    def could_tell(self) -> bool:
+    def is_conclusive(self) -> bool:
         """Whether the figure says something of a protocol, whichever way it came out."""
         return self.verdict.is_exposure or (self.has_power and self.detectable_advantage <= 1)
 

@@ -181,11 +181,11 @@ class Report:
         rest = {name: value for name, value in values.items() if name != "schema"}
         if values["schema"] != _SCHEMA:
             raise ValueError("its layout is another version's")
-        for each in values["exposures"]:
-            check_types(Exposure, each)
+        for exposure in values["exposures"]:
+            check_types(Exposure, exposure)
         rest["matrix"] = tuple(map(Cell.from_json, values["matrix"]))
         rest["records"] = tuple(map(Record.from_json, values["records"]))
-        rest["exposures"] = tuple(Exposure(**each) for each in values["exposures"])
+        rest["exposures"] = tuple(Exposure(**exposure) for exposure in values["exposures"])
         return cls(**{**rest, "notes": tuple(values["notes"])})
 
     def to_dataframe(self) -> Any:  # pandas is optional
@@ -384,7 +384,7 @@ def promises_tested(plan: AuditPlan, records: list[Record], cards: Mapping[str, 
     result: dict[str, dict[str, None]] = {}
     for record in records:
         card, claim = cards.get(record.attack), claims.get(record.protocol)
-        able = record.verdict.is_measured and record.controls_hold and record.could_tell
+        able = record.verdict.is_measured and record.controls_hold and record.is_conclusive
         if card is None or claim is None or not able or card.circumstance is Circumstance.MALICIOUS_DEVICE:
             continue
         borne = claim.borne_on(card.secret, card.coalition, card.circumstance)

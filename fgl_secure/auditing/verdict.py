@@ -102,8 +102,8 @@ def detectable_difference(arms: tuple[int, int], alarms: float, prior: float) ->
         spreads = [rate * (1 - rate) / n for rate, n in zip((tpr, alarms), arms, strict=True)]
         z = float(scipy.stats.norm.isf(1 - _POWER)) / max(sqrt(sum(spreads)), 1e-12)
         low, high = (float(scipy.stats.norm.sf(z * sqrt(spread))) for spread in spreads)
-        hits, wrong = scipy.stats.binom.ppf(low, arms[0], tpr), scipy.stats.binom.isf(high, arms[1], alarms)
-        result = difference(float(hits) / arms[0], arms[0], float(wrong) / arms[1], arms[1])
+        hits, false_alarms = scipy.stats.binom.ppf(low, arms[0], tpr), scipy.stats.binom.isf(high, arms[1], alarms)
+        result = difference(float(hits) / arms[0], arms[0], float(false_alarms) / arms[1], arms[1])
         return judge(result.value, result.interval, prior, exact=False).is_exposure
 
     if min(arms) < 1:

@@ -57,10 +57,10 @@ def _audit_seeds(chosen: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.cli.printing import describe_seeds
     from fgl_secure.methods.seeds import audit_each_seed, checked_seeds, describe_entry
 
-    seeds = [chosen.seed + each for each in checked_seeds(chosen.seeds)]
+    seeds = [chosen.seed + offset for offset in checked_seeds(chosen.seeds)]
     method = configure_method(chosen.method, chosen)
     with show_progress(quiet=chosen.quiet) as phases:
-        found = audit_each_seed(
+        reports = audit_each_seed(
             method,
             dict.fromkeys(seeds, data_of(chosen.method, chosen)),
             chosen.scheme,
@@ -73,12 +73,12 @@ def _audit_seeds(chosen: argparse.Namespace, words: list[str]) -> int:
             thorough=chosen.thorough,
         )
     _deliver(
-        lambda: json.dumps(found.rows(), indent=2) if chosen.json else describe_seeds(found),
-        found.write,
+        lambda: json.dumps(reports.rows(), indent=2) if chosen.json else describe_seeds(reports),
+        reports.write,
         chosen,
         ["audit", chosen.method.name],
     )
-    return VIOLATED if chosen.scheme and found.violations else OK
+    return VIOLATED if chosen.scheme and reports.violations else OK
 
 
 def _deliver(
@@ -87,15 +87,15 @@ def _deliver(
     """Prints findings, and then writes them: a full disk takes nothing from a reader, and a full pipe no file."""
     from fgl_secure.auditing.report import write_files
 
-    unsaid = None
+    output_error = None
     try:
         say(text())
     except OutputError as error:
-        unsaid = error
+        output_error = error
     paths = write(options.out)
     write_files(options.out, {RUN_FILE: run_file(options, names)})
-    if unsaid is not None:
-        raise unsaid
+    if output_error is not None:
+        raise output_error
     if not options.json:
         others = ", ".join(dict.fromkeys(path.suffix for path in paths[1:]))
         say(f"written: {paths[0]}, {others}; {RUN_FILE} repeats it")
@@ -115,12 +115,12 @@ def _format_report(report: Report, *, verbose: bool) -> str:
 
     from fgl_secure.auditing import print_report
 
-    there = Console()
-    here = io.TextIOWrapper(io.BytesIO(), there.encoding, "replace")  # whose encoding has lines of its own in tables
-    console = Console(file=here, force_terminal=there.is_terminal, width=there.width)
+    tty = Console()
+    buffer = io.TextIOWrapper(io.BytesIO(), tty.encoding, "replace")  # whose encoding has lines of its own in tables
+    console = Console(file=buffer, force_terminal=tty.is_terminal, width=tty.width)
     print_report(report, console, verbose=verbose)
-    here.seek(0)
-    lines = [line.rstrip() for line in here.read().splitlines()]
+    buffer.seek(0)
+    lines = [line.rstrip() for line in buffer.read().splitlines()]
     if not verbose:
         lines.append("in brackets: best guess without messages; intervals: --verbose or report.html")
     return "\n".join(lines)

@@ -69,14 +69,14 @@ def command_words(table: Mapping[str, Any], words: Sequence[str]) -> list[str]:
     return [words[0], method, *words[1:]]
 
 
-def with_options(table: Mapping[str, Any], parser: Parser, words: Sequence[str], at: int) -> list[str]:
+def with_options(table: Mapping[str, Any], parser: Parser, words: Sequence[str], index: int) -> list[str]:
     """Words with the options of a file before those that are said.
 
     Args:
         table: what the file holds.
         parser: of the command that the words name.
         words: of the command line.
-        at: how many of them are names of commands.
+        index: how many of them are names of commands.
 
     Raises:
         InputError: the file has an option that the command hasn't, or a value that no option takes.
@@ -92,8 +92,8 @@ def with_options(table: Mapping[str, Any], parser: Parser, words: Sequence[str],
             raise InputError(f"config must name options of {parser.prog}; found {key}{suggest(key, list(actions))}")
         if given_options.isdisjoint(actions[key].option_strings):
             (options if actions[key].option_strings else places).extend(_words(key, value, actions[key]))
-    option_places = places if len(words) == at or words[at].startswith("-") else []
-    return [*words[:at], *option_places, *options, *words[at:]]
+    option_places = places if len(words) == index or words[index].startswith("-") else []
+    return [*words[:index], *option_places, *options, *words[index:]]
 
 
 def _key(action: argparse.Action) -> str:

@@ -110,8 +110,8 @@ def _methods() -> Rows:
         rows += [
             (item.name, f"{item.title}: {item.task}"),
             ("", f"sums      {item.summed}"),
-            *(("", f"sees      {under}: {what}") for under, what in item.sees.items()),
-            *(("", f"tells     {kind}, {there} to {back}: {what}") for (kind, there, back), what in tells),
+            *(("", f"sees      {under}: {text}") for under, text in item.sees.items()),
+            *(("", f"tells     {kind}, {phase} to {back}: {text}") for (kind, phase, back), text in tells),
             ("", f"schemes   {served}"),
             ("", f"backbones {', '.join(item.backbones()) or 'its own'}"),
         ]

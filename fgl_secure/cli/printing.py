@@ -89,8 +89,8 @@ def describe_comparison(comparison: MethodComparison) -> str:
     """Title, table, what was left out and why; colours only on a terminal."""
     from fgl_secure.methods.comparison import columns, rows, summary, title
 
-    there, buffer = Console(), io.StringIO()
-    console = Console(file=buffer, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
+    tty, buffer = Console(), io.StringIO()
+    console = Console(file=buffer, force_terminal=tty.is_terminal, width=tty.width if tty.is_terminal else _WIDTH)
     console.print(title(comparison), style="bold", markup=False, highlight=False)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
     for index, heading in enumerate(columns(comparison)):
@@ -104,22 +104,22 @@ def describe_comparison(comparison: MethodComparison) -> str:
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
 
 
-def describe_seeds(found: SeedReports) -> str:
+def describe_seeds(reports: SeedReports) -> str:
     """Return the table over seeds: means with their 95 % intervals, and violations."""
-    there, here = Console(), io.StringIO()
-    console = Console(file=here, force_terminal=there.is_terminal, width=there.width if there.is_terminal else _WIDTH)
+    tty, buffer = Console(), io.StringIO()
+    console = Console(file=buffer, force_terminal=tty.is_terminal, width=tty.width if tty.is_terminal else _WIDTH)
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1), show_edge=False)
     headings = ("attack", "metric", "scheme", "seeds", "mean", "95 % interval", "baseline", "violations")
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="left" if index < 3 else "right", overflow="fold")
-    for row in found.rows():
+    for row in reports.rows():
         ends = "" if row["ci95_low"] is None else f"[{row['ci95_low']:.3f}, {row['ci95_high']:.3f}]"
         cells = (row["attack"], row["metric"], row["protocol"], row["seeds"], f"{row['mean']:.3f}", ends,
                  f"{row['baseline']:.3f}", row["violations"] or "")  # fmt: skip
         style = _STYLES["violated" if row["violations"] else "quiet"]
         table.add_row(*(str(cell).replace("[", "\\[") for cell in cells), style=style)
     console.print(table)
-    return "\n".join(line.rstrip() for line in here.getvalue().splitlines())
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines())
 
 
 def describe_entry(entry: LedgerEntry) -> str:

@@ -1,4 +1,4 @@
-"""Cryptographic primitives, from the `cryptography` package, and from SEAL by way of TenSEAL for CKKS."""
+"""Cryptographic primitives, from the `cryptography` package, and from SEAL via TenSEAL for CKKS."""
 
 from __future__ import annotations
 

@@ -118,11 +118,11 @@ def add_streams(total: Elements, keys: Bytes, signs: Ids, word: np.dtype[Any], m
     pieces = -(-len(total) // PIECE)
     tasks = max(min(pieces, MOST_TASKS), 1)
     room = np.empty((tasks, LANES * _SCHEDULE + STEP // 8), dtype=np.uint64)
-    off = np.zeros((tasks, len(keys)), dtype=np.bool_)
+    rejected = np.zeros((tasks, len(keys)), dtype=np.bool_)
     like, work = np.empty(0, dtype=word), len(total) * len(keys)
-    _add(read_only(np.ascontiguousarray(keys)), signs, room, like, mask, modulus, total, off, work=work)
+    _add(read_only(np.ascontiguousarray(keys)), signs, room, like, mask, modulus, total, rejected, work=work)
     room.fill(0)  # schedules are as secret as keys
-    return np.asarray(off.any(axis=0))
+    return np.asarray(rejected.any(axis=0))
 
 
 def _intrinsic(name: str, builder: ir.IRBuilder, kind: ir.Type = _PAIR, operands: int = 2) -> ir.Function:
@@ -269,13 +269,13 @@ def _fill(
     chunks, count, size, rejected = len(room), len(ends), out.itemsize, 0
     for chunk in range_of(chunks, thread):
         first, stop = chunk * count // chunks, (chunk + 1) * count // chunks
-        own = np.uint64(room[chunk].ctypes.data)
+        address = np.uint64(room[chunk].ctypes.data)
         rest = room[chunk, LANES * _SCHEDULE :].view(out.dtype)
         place = ends[first - 1] if first else 0
         for s in range(first, stop, LANES):
-            _write_schedules(keys, s, stop, own)
+            _write_schedules(keys, s, stop, address)
             for lane in range(min(LANES, stop - s)):
-                schedule = own + np.uint64(8 * _SCHEDULE * lane)
+                schedule = address + np.uint64(8 * _SCHEDULE * lane)
                 end, start, blocks = ends[s + lane], place, np.uint64(0)
                 while (end - place) * size >= _BLOCK_BYTES * BLOCKS:
                     _encrypt(schedule, high, low, blocks, np.uint64(out.ctypes.data + place * size))
@@ -296,23 +296,23 @@ def _fill(
 
 @parallel
 def _add(
-    keys: Bytes, signs: Ids, room: Words, like: Any, mask: Any, modulus: int, total: Elements, off: Any, thread: Thread
+    keys: Bytes, signs: Ids, room: Words, like: Any, mask: Any, modulus: int, total: Elements, bad: Any, thread: Thread
 ) -> None:
     """Adds streams to elements, or takes them away, and notes of which streams a word is no element."""
     tasks, size, count = len(room), like.itemsize, len(keys)
     pieces = (len(total) + PIECE - 1) // PIECE
     for task in range_of(tasks, thread):
-        own = np.uint64(room[task].ctypes.data)
+        address = np.uint64(room[task].ctypes.data)
         words = room[task, LANES * _SCHEDULE :].view(like.dtype)
         out = np.uint64(words.ctypes.data)
         first, last = task * pieces // tasks * PIECE, min((task + 1) * pieces // tasks * PIECE, len(total))
         for s in range(0, count, LANES):
-            _write_schedules(keys, s, count, own)
+            _write_schedules(keys, s, count, address)
             for start in range(first, last, len(words)):
                 part = total[start : min(start + len(words), last)]
                 for lane in range(min(LANES, count - s)):
-                    schedule = own + np.uint64(8 * _SCHEDULE * lane)
+                    schedule = address + np.uint64(8 * _SCHEDULE * lane)
                     for index in range(0, len(part) * size, _BLOCK_BYTES * BLOCKS):
                         block = np.uint64((start * size + index) // _BLOCK_BYTES)
                         _encrypt(schedule, np.uint64(0), np.uint64(0), block, out + np.uint64(index))
-                    off[task, s + lane] |= add_words(part, words, mask, modulus, signs[s + lane] < 0) > 0
+                    bad[task, s + lane] |= add_words(part, words, mask, modulus, signs[s + lane] < 0) > 0

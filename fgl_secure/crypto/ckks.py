@@ -7,8 +7,8 @@ decrypts is the sum and noise that has nothing to do with the terms: encoding in
 
 What CKKS doesn't give: the error of an approximate decryption tells about the secret key, so a receiver that hands
 unrounded decryptions onward gives its key away (Li, Micciancio, EUROCRYPT 2021: CKKS is not IND-CPA-D).
-`ReceiverKey.decrypt` returns rounded integers alone. Nor is a ciphertext authentic: whoever has the public key can make
-one.
+`ReceiverKey.decrypt` returns rounded integers alone. Nor is a ciphertext authentic: a party that has the public key can
+make one.
 
 Randomness is SEAL's own: Blake2xb generators, each seeded from the operating system. `Coins` can't replace it, so runs
 under CKKS aren't repeatable bit by bit, though their sums are.
@@ -57,8 +57,8 @@ _METADATA = struct.Struct("<4QBQQQdQ")
 
 @cache
 def _seal() -> Any:
-    """SEAL's own interface, by way of TenSEAL; loaded when the first key is made."""
-    from tenseal import sealapi  # noqa: PLC0415  # nobody else needs it
+    """SEAL's own interface, via TenSEAL; loaded when the first key is made."""
+    from tenseal import sealapi  # noqa: PLC0415  # no other party needs it
 
     return sealapi
 
@@ -118,7 +118,7 @@ class SealContext:
         if result.scale != float(parameters.scale):
             raise ProtocolError(f"ciphertext must have scale {parameters.scale:,}; found {result.scale:,.17g}")
         if result.is_transparent():
-            raise ProtocolError("ciphertext must hide its plaintext; found one that anybody can read")
+            raise ProtocolError("ciphertext must hide its plaintext; found one that is readable without a key")
         return result
 
 
@@ -144,9 +144,9 @@ def load(item: Any, context: Any, stream: bytes) -> Any:
     if int.from_bytes(stream[_SIZE_FIELD], "little") != len(stream):
         raise InputError(f"stream must be one whole SEAL object; found {len(stream):,} bytes of something else")
     with _memory() as (file, path):
-        unwritten = memoryview(stream)
-        while unwritten:  # a file without a buffer may take a part, and says by the next one what is wrong
-            unwritten = unwritten[file.write(unwritten) :]
+        remaining = memoryview(stream)
+        while remaining:  # a file without a buffer may take a part, and says by the next one what is wrong
+            remaining = remaining[file.write(remaining) :]
         try:
             item.load(context, path)
         except REFUSALS as error:
@@ -211,8 +211,8 @@ class PublicKey:
         """Reads a public context.
 
         Raises:
-            InputError: the bytes contain a secret key, which nobody but the receiver may hold; or they are something
-                else, damaged, or have parameters that nobody may choose.
+            InputError: the bytes contain a secret key, which no party but the receiver may hold; or they are something
+                else, damaged, or have parameters that no party may choose.
         """
         if data.startswith(SECRET):
             raise InputError("a public context must not contain a secret key; found a secret key file")
@@ -231,16 +231,16 @@ class PublicKey:
         Raises:
             InputError: NaN, infinite, no integers, or another shape; FieldRangeError: beyond the bound.
         """
-        here, scale = ring(self.parameters.chain), self.parameters.scale
+        ctx, scale = ring(self.parameters.chain), self.parameters.scale
         packed = pack(checked_vector(vector, self.parameters.bound), self.parameters)
-        nothing, prefix = np.zeros(here.chain.degree, dtype=np.uint64), PREFIX.pack(self.fingerprint, 1)
+        nothing, prefix = np.zeros(ctx.chain.degree, dtype=np.uint64), PREFIX.pack(self.fingerprint, 1)
         ciphertexts = []
         for coefficients in packed:
             cipher = _seal().Ciphertext()
             self._encryptor.encrypt_zero(cipher)
-            here.evaluator.transform_from_ntt_inplace(cipher)
+            ctx.evaluator.transform_from_ntt_inplace(cipher)
             cipher.scale = float(scale)
-            here.evaluator.add_inplace(cipher, here.trivial(here.residues(coefficients * scale), nothing, scale))
+            ctx.evaluator.add_inplace(cipher, ctx.trivial(ctx.residues(coefficients * scale), nothing, scale))
             ciphertexts.append(prefix + save(cipher))
         return ciphertexts
 
@@ -271,10 +271,10 @@ def load_ciphertext(data: bytes, public: PublicKey) -> _CheckedCiphertext:
     return _CheckedCiphertext(ring(public.parameters.chain).ciphertext(data[PREFIX.size :], public.parameters), terms)
 
 
-def _read_parameters(data: bytes, magic: bytes, what: str) -> tuple[Parameters, bytes]:
+def _read_parameters(data: bytes, magic: bytes, name: str) -> tuple[Parameters, bytes]:
     """Parameters after the right start, and what follows them."""
     if not data.startswith(magic):
-        raise InputError(f"{what} must start with {magic!r}; found {len(data):,} bytes that don't")
+        raise InputError(f"{name} must start with {magic!r}; found {len(data):,} bytes that don't")
     start = len(magic) + PARAMETER_BYTES
     return Parameters.from_bytes(data[len(magic) : start]), data[start:]
 
@@ -350,12 +350,12 @@ class ReceiverKey:
     __slots__ = ("_decryptor", "_probe", "_secret", "public")
 
     def __init__(self, public: PublicKey, secret: bytes) -> None:
-        here, scale = ring(public.parameters.chain), public.parameters.scale
+        ctx, scale = ring(public.parameters.chain), public.parameters.scale
         self.public, self._secret = public, secret
-        self._decryptor = _seal().Decryptor(here.context, load(_seal().SecretKey(), here.context, secret))
-        nothing = np.zeros(here.chain.degree, dtype=np.uint64)
-        self._probe = here.trivial(nothing, nothing + np.uint64(1), scale)
-        here.evaluator.transform_to_ntt_inplace(self._probe)
+        self._decryptor = _seal().Decryptor(ctx.context, load(_seal().SecretKey(), ctx.context, secret))
+        nothing = np.zeros(ctx.chain.degree, dtype=np.uint64)
+        self._probe = ctx.trivial(nothing, nothing + np.uint64(1), scale)
+        ctx.evaluator.transform_to_ntt_inplace(self._probe)
 
     def __repr__(self) -> str:
         return f"ReceiverKey(public={self.public}, secret=<secret>)"
@@ -377,7 +377,7 @@ class ReceiverKey:
         return self.public.to_bytes()
 
     def secret_file(self) -> bytes:
-        """What the receiver alone may keep: all of it, in the clear."""
+        """What the receiver alone may keep: all of it, in plaintext."""
         public = self.public.to_bytes()[len(PUBLIC) + PARAMETER_BYTES :]
         length = len(public).to_bytes(_LENGTH_BYTES, "big")
         return SECRET + self.parameters.to_bytes() + length + public + self._secret
@@ -427,7 +427,7 @@ class ReceiverKey:
 
     def _coefficients(self, data: bytes) -> Integers:
         """int64 [N], unscaled; the noise doesn't leave this function."""
-        parameters, noisy = self.parameters, self._noisy(load_ciphertext(data, self.public).cipher)
+        parameters, noisy = self.parameters, self._decrypt_noisy(load_ciphertext(data, self.public).cipher)
         rounded: Integers = (noisy + parameters.scale // 2) // parameters.scale
         near = np.abs(noisy - rounded * parameters.scale) <= parameters.noise
         if not (near & (np.abs(rounded) <= parameters.magnitude)).all():
@@ -437,14 +437,14 @@ class ReceiverKey:
             )
         return rounded
 
-    def _noisy(self, cipher: Any) -> Integers:
+    def _decrypt_noisy(self, cipher: Any) -> Integers:
         """int64 [N]: scaled coefficients with their noise.
 
         SEAL hands plaintexts out as NTTs; added to a ciphertext of zero they can be transformed back.
         """
-        here, plain, ciphertext = ring(self.parameters.chain), _seal().Plaintext(), _seal().Ciphertext()
-        here.evaluator.transform_to_ntt_inplace(cipher)
+        ctx, plain, ciphertext = ring(self.parameters.chain), _seal().Plaintext(), _seal().Ciphertext()
+        ctx.evaluator.transform_to_ntt_inplace(cipher)
         self._decryptor.decrypt(cipher, plain)
-        here.evaluator.add_plain(self._probe, plain, ciphertext)
-        here.evaluator.transform_from_ntt_inplace(ciphertext)
-        return here.centered_coefficients(ciphertext)
+        ctx.evaluator.add_plain(self._probe, plain, ciphertext)
+        ctx.evaluator.transform_from_ntt_inplace(ciphertext)
+        return ctx.centered_coefficients(ciphertext)

@@ -73,7 +73,7 @@ class Chain:
         return math.sqrt(terms * ERROR_VARIANCE * (2 * self.degree * TERNARY_VARIANCE + 1))
 
     def noise(self, terms: int) -> float:
-        """The largest noise of a coefficient of a sum, but for a probability of 2^-TAIL_BITS."""
+        """The largest noise of a coefficient of a sum, except for a probability of 2^-TAIL_BITS."""
         exponent = (TAIL_BITS + 1) * math.log(2)  # a factor of 2 for both signs
         t = math.sqrt(2 * exponent) / self.deviation(terms)  # the best t of a Gaussian; any t gives a bound
         spread = terms * ERROR_VARIANCE * t * t
@@ -210,7 +210,7 @@ class Parameters:
         """From that form, with all checks.
 
         Raises:
-            InputError: it has another length, or parameters that nobody may choose.
+            InputError: it has another length, or parameters that no party may choose.
         """
         if len(data) != PARAMETER_BYTES:
             raise InputError(f"parameters must have {PARAMETER_BYTES} bytes; found {len(data)}")
@@ -219,8 +219,8 @@ class Parameters:
 
     def _bytes(self, length: int | None) -> float:
         """Of a vector's ciphertexts, or of one entry where the length isn't known."""
-        whole = self.chain.ciphertext_bytes
-        return whole / self.entries if length is None else whole * self.ciphertexts(length)
+        ciphertext_bytes = self.chain.ciphertext_bytes
+        return ciphertext_bytes / self.entries if length is None else ciphertext_bytes * self.ciphertexts(length)
 
 
 def _digits(magnitude: int, most: int) -> int:

@@ -85,7 +85,7 @@ class Source(Protocol):
         """Secret coins of some parties: [*batch_shape, len(owners), *shape]."""
         ...
 
-    def note_learnt(self, name: str, owners: Ids, values: NDArray[Any], step: Any) -> None:
+    def note_secrets(self, name: str, owners: Ids, values: NDArray[Any], step: Any) -> None:
         """Notes what parties learn by ideal means: values [*batch_shape, len(owners), ...]."""
         ...
 
@@ -111,9 +111,9 @@ class Context:
         """What names a key, in fields of fixed length."""
         return self.label + purpose + b"\x01" + self.when + _ENDS.pack(sender, receiver)
 
-    def digest(self, said: bytes) -> bytes:
+    def digest(self, content: bytes) -> bytes:
         """SHA-256 of something that parties of this sum must have been told alike."""
-        return hashlib.sha256(self.label + self.session + self.when + said).digest()
+        return hashlib.sha256(self.label + self.session + self.when + content).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ class Partner:
     Attributes:
         name: party identifier.
         public: the key that it published.
-        wrapped: what it wrapped for the first end; None where that one wrapped something for it, or nobody does.
+        wrapped: what it wrapped for the first end; None where that one wrapped something for it, or no party does.
     """
 
     name: int
@@ -141,7 +141,8 @@ class Cryptography:
     of fixed length, so that no key serves two purposes and no mask is made twice.
 
     In the hybrid with ML-KEM-768 (FIPS 203) a party's secret is the seed of both its private keys, and of every secret
-    that it wraps for somebody else. So whoever is given one end's secret by others, as the server is where a client
+    that it wraps for another party. So a party that is given one end's secret by others, as the server is where a
+    client
     has vanished, recomputes the keys of its pairs alone: what that end wrapped follows from the seed, and what was
     wrapped for it opens with the private key that the seed gives. The other end is not needed, nor is any word of its.
 
@@ -216,9 +217,9 @@ class Cryptography:
         return is_usable(public)
 
     def agree(
-        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes],
+        self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int, others: Mapping[int, bytes],
         width: int = 0,  # noqa: ARG002  # for what draws masks as it agrees
-        heard: Mapping[int, bytes] = NOTHING_HEARD,
+        wrapped: Mapping[int, bytes] = NOTHING_HEARD,
     ) -> dict[int, bytes]:  # fmt: skip
         """The keys that the owner of a key pair shares with the owners of others, the same on both sides.
 
@@ -228,10 +229,10 @@ class Cryptography:
             secret: of the key pair.
             context: of the sum.
             purpose: what for.
-            own: party identifier of its owner.
+            owner: party identifier of its owner.
             others: public keys, by party identifier.
             width: entries of the masks that the keys are for; 0 for none.
-            heard: what others wrapped for the owner, by party identifier; for those that are not there the owner did.
+            wrapped: what others wrapped for the owner, by party identifier; for those that are not there the owner did.
 
         Returns:
             A key for each of the others.
@@ -241,16 +242,16 @@ class Cryptography:
         """
         offer, result = self._offer(secret), {}
         for other, public in others.items():
-            bound = _bound(context, purpose, (own, offer.public), (other, public))
-            if other in heard:
-                result[other] = _unwrap(offer, public, heard[other], context.session, bound, (other, own))
+            bound = _bound(context, purpose, (owner, offer.public), (other, public))
+            if other in wrapped:
+                result[other] = _unwrap(offer, public, wrapped[other], context.session, bound, (other, owner))
                 continue
-            said = self._wrapped_secret(secret, context, purpose, own, other)
-            result[other] = offer.answer(public, said, session=context.session, context=bound)
+            box = self._wrapped_secret(secret, context, purpose, owner, other)
+            result[other] = offer.answer(public, box, session=context.session, context=bound)
         return result
 
     def wrap_keys(
-        self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, others: Mapping[int, bytes]
+        self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int, others: Mapping[int, bytes]
     ) -> dict[int, bytes]:
         """What the others must hear to agree on the same keys: `wrapped_bytes` for each, public, for it alone to open.
 
@@ -263,16 +264,16 @@ class Cryptography:
             return dict.fromkeys(others, b"")
         offer, result = self._offer(secret), {}
         for other, public in others.items():
-            bound = _bound(context, purpose, (own, offer.public), (other, public))
-            said = self._wrapped_secret(secret, context, purpose, own, other)
-            result[other] = offer.wrap(public, said, session=context.session, context=bound)
+            bound = _bound(context, purpose, (owner, offer.public), (other, public))
+            box = self._wrapped_secret(secret, context, purpose, owner, other)
+            result[other] = offer.wrap(public, box, session=context.session, context=bound)
         return result
 
-    def _wrapped_secret(self, secret: bytes, context: Context, purpose: KeyPurpose, own: int, other: int) -> bytes:
-        """What a party wraps for another: from its own secret, so that whoever is given that one knows it."""
+    def _wrapped_secret(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int, other: int) -> bytes:
+        """What a party wraps for another: from its own secret, so that a party that is given that one knows it."""
         if not self.wrapped_bytes:
             return b""
-        info = context.info(KeyPurpose.WRAPPED, own, other) + purpose
+        info = context.info(KeyPurpose.WRAPPED, owner, other) + purpose
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(secret)
 
     def derive_key(self, secret: bytes, context: Context, purpose: KeyPurpose, owner: int) -> bytes:
@@ -337,9 +338,9 @@ class Cryptography:
             :TAG_BYTES
         ]
 
-    def is_vote(self, said: bytes, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bool:
+    def is_vote(self, vote: bytes, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bool:
         """Whether a party's word is for a digest, compared in constant time."""
-        return hmac.compare_digest(said, self.vote(key, context, sender, receiver, digest))
+        return hmac.compare_digest(vote, self.vote(key, context, sender, receiver, digest))
 
     def words(self, length: int, neighbours: int) -> int:  # noqa: ARG002  # a seed, however long the masks
         """Elements that hold one secret that is shared: 256 bits, each of them floor(log2 p)."""
@@ -389,14 +390,14 @@ class Cryptography:
 
 def _bound(context: Context, purpose: KeyPurpose, own: tuple[int, bytes], other: tuple[int, bytes]) -> bytes:
     """What the key of a pair is bound to, the same at both ends."""
-    (a, mine), (b, theirs) = own, other
+    (a, own_key), (b, other_key) = own, other
     named = context.info(purpose, a, b) if a < b else context.info(purpose, b, a)
-    return named + (mine + theirs if mine < theirs else theirs + mine)
+    return named + (own_key + other_key if own_key < other_key else other_key + own_key)
 
 
 def _unwrap(offer: Offer, public: bytes, wrapped: bytes, session: bytes, bound: bytes, ends: tuple[int, int]) -> bytes:
     try:
-        return offer.hear(public, wrapped, session=session, context=bound)
+        return offer.unwrap(public, wrapped, session=session, context=bound)
     except ProtocolError as error:
         raise ProtocolError(f"what party {ends[0]} sends must agree with party {ends[1]}; {error}") from error
 

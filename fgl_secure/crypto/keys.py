@@ -1,12 +1,12 @@
 """Keys that two parties agree on: X25519 (RFC 7748) and HKDF-SHA256 (RFC 5869), alone or with ML-KEM-768 (FIPS 203).
 
-In the hybrid whoever speaks first publishes an X25519 key and an ML-KEM one; whoever answers draws a secret and wraps
-it under a key that it encapsulates. The agreed key is derived from the X25519 secret and the wrapped one together, so
-that it is hidden from whoever breaks one of the two. The secret is drawn from the caller's coins, and so simulations
-repeat; the library's own randomness hides it on its way and goes into nothing else.
+In the hybrid a party that speaks first publishes an X25519 key and an ML-KEM one; a party that answers draws a secret
+and wraps it under a key that it encapsulates. The agreed key is derived from the X25519 secret and the wrapped one
+together, so that it is hidden from a party that breaks one of the two. The secret is drawn from the caller's coins, and
+so simulations repeat; the library's own randomness hides it on its way and goes into nothing else.
 
 Where both ends publish offers, either may answer: parties that tell each other something at one time each wrap a
-secret for what they say. What is wrapped then is sealed under both kinds of keys, so that nobody else, such as a
+secret for what they say. What is wrapped then is sealed under both kinds of keys, so that no other party, such as a
 server that passes it on, can put something of its own in its place, which would leave X25519 alone to hide a key.
 
 A message is sealed for a public key by a sender that stays unnamed. One ephemeral X25519 key may serve several
@@ -78,7 +78,7 @@ class KeyAgreement(StrEnum):
 
     @property
     def private_bytes(self) -> int:
-        """Secret bytes of whoever speaks first."""
+        """Secret bytes of a party that speaks first."""
         return KEY_BYTES + SEED_BYTES * (self is KeyAgreement.HYBRID)
 
     @property
@@ -88,7 +88,7 @@ class KeyAgreement(StrEnum):
 
     @property
     def wrapped_bytes(self) -> int:
-        """What wraps the secret of whoever answers, who is known by an X25519 key."""
+        """What wraps the secret of a party that answers, who is known by an X25519 key."""
         return WRAPPED_BYTES * (self is KeyAgreement.HYBRID)
 
     @property
@@ -134,7 +134,7 @@ class KeyPair:
 
         Raises:
             InputError: `other` has another length.
-            ProtocolError: `other` is a point of low order, with which everybody would share the same key.
+            ProtocolError: `other` is a point of low order, with which every party would share the same key.
         """
         shared = self._shared_secret(other)
         return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=session, info=context).derive(shared + secret)
@@ -169,7 +169,7 @@ def _is_low_order(public: bytes) -> bool:
 def is_usable(public: bytes) -> bool:
     """Whether a public key or an offer can be answered.
 
-    Points of low order cannot, with which everybody would share the same key, nor what is no ML-KEM key.
+    Points of low order cannot, with which every party would share the same key, nor what is no ML-KEM key.
     """
     if len(public) < PUBLIC_KEY_BYTES or _is_low_order(public[:PUBLIC_KEY_BYTES]):
         return False
@@ -182,7 +182,7 @@ def is_usable(public: bytes) -> bool:
 
 
 class Offer:
-    """The keys of whoever speaks first.
+    """The keys of a party that speaks first.
 
     Args:
         private: secret bytes, as many as the agreement says.
@@ -206,7 +206,7 @@ class Offer:
 
     @classmethod
     def of_seed(cls, seed: bytes, agreement: KeyAgreement) -> Offer:
-        """The offer of somebody who keeps, or shares among others, one secret for both of its keys.
+        """The offer of a party who keeps, or shares among others, one secret for both of its keys.
 
         Args:
             seed: 32 secret bytes: the X25519 key where there is no other, else what both are derived from.
@@ -252,7 +252,7 @@ class Offer:
         sealing = self._pair.agree(other[:PUBLIC_KEY_BYTES], session=session, context=context + _WRAP, secret=key)
         return ciphertext + AESGCM(sealing).encrypt(_NONCE, secret, None)
 
-    def hear(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
+    def unwrap(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
         """The key shared with the owner of another offer, who wrapped a secret.
 
         Args:
@@ -272,7 +272,7 @@ class Offer:
         return self._pair.agree(public, session=session, context=context, secret=secret)
 
     def agree(self, other: bytes, wrapped: bytes, *, session: bytes, context: bytes) -> bytes:
-        """The key shared with whoever answered.
+        """The key shared with a party that answered.
 
         Args:
             other: the X25519 key of that one.
@@ -370,21 +370,21 @@ class Sealing:
         Raises:
             ProtocolError: a receiver published a point of small order.
         """
-        private, own, out = None, b"", list[bytes]()
+        private, public_key, out = None, b"", list[bytes]()
         if self._counted:
-            own = shake_128(_LABEL + ephemeral).digest(PUBLIC_KEY_BYTES)
+            public_key = shake_128(_LABEL + ephemeral).digest(PUBLIC_KEY_BYTES)
         else:
             private = X25519PrivateKey.from_private_bytes(ephemeral)
-            own = private.public_key().public_bytes_raw()
+            public_key = private.public_key().public_bytes_raw()
         for (public, point, lattice), content in zip(self._receivers, contents, strict=True):
             shared, secret, ciphertext = b"" if private is None else _exchange(private, point), b"", b""
             if lattice is not None and private is None:
-                ciphertext = shake_128(own + public).digest(CIPHERTEXT_BYTES)
+                ciphertext = shake_128(public_key + public).digest(CIPHERTEXT_BYTES)
             elif lattice is not None:
                 secret, ciphertext = lattice.encapsulate()
             shared += secret
-            key = _derived(self._salt, shared, public[:PUBLIC_KEY_BYTES] + own + ciphertext)
-            out += [own, ciphertext, AESGCM(key).encrypt(_NONCE, content, None)]
+            key = _derived(self._salt, shared, public[:PUBLIC_KEY_BYTES] + public_key + ciphertext)
+            out += [public_key, ciphertext, AESGCM(key).encrypt(_NONCE, content, None)]
         return b"".join(out)
 
 
@@ -401,8 +401,8 @@ class Unsealing:
 
     def __init__(self, private: bytes, agreement: KeyAgreement) -> None:
         self._point = X25519PrivateKey.from_private_bytes(private[:KEY_BYTES])
-        self.public = own = self._point.public_key().public_bytes_raw()
-        self._own, self._lattice = own, None
+        self.public = public_key = self._point.public_key().public_bytes_raw()
+        self._own, self._lattice = public_key, None
         if agreement is KeyAgreement.HYBRID:
             # The private ML-KEM key of a seed.
             self._lattice = MLKEM768PrivateKey.from_seed_bytes(private[KEY_BYTES:])

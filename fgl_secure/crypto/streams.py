@@ -165,10 +165,10 @@ def add_masks(total: NDArray[np.int64], keys: Sequence[bytes], signs: Sequence[i
     redone = list(range(len(keys)))
     if len(keys) and len(total) * (1 - accepted) < FEW and aes_instructions.available():
         stacked = np.frombuffer(b"".join(keys), dtype=np.uint8).reshape(len(keys), KEY_BYTES)
-        which = np.array(signs, dtype=np.int64)
-        redone = aes_instructions.add_streams(total, stacked, which, word, mask, modulus).nonzero()[0].tolist()
+        sign_array = np.array(signs, dtype=np.int64)
+        redone = aes_instructions.add_streams(total, stacked, sign_array, word, mask, modulus).nonzero()[0].tolist()
         if redone:
-            aes_instructions.add_streams(total, stacked[redone], -which[redone], word, mask, modulus)  # undo these
+            aes_instructions.add_streams(total, stacked[redone], -sign_array[redone], word, mask, modulus)  # undo these
     _add_one_by_one(total, [keys[index] for index in redone], [signs[index] for index in redone], modulus)
 
 
@@ -273,7 +273,7 @@ class ModularRing:
 
 
 def _pieces(length: int) -> Iterator[slice]:
-    """Pieces of a row whose bits, of any number an element, fill whole bytes; but for the last one."""
+    """Pieces of a row whose bits, of any number an element, fill whole bytes; except for the last one."""
     return (slice(start, min(start + PIECE, length)) for start in range(0, length, PIECE))
 
 
@@ -359,10 +359,10 @@ class KeyedStreams:
         streams, lacking = np.unique(np.searchsorted(ends, rejected, side="right"), return_counts=True)
         for stream, missing in zip(streams.tolist(), lacking.tolist(), strict=True):
             count, key = int(counts[stream]), self._keys[stream].tobytes()
-            own = slice(int(ends[stream]) - count, int(ends[stream]))
+            span = slice(int(ends[stream]) - count, int(ends[stream]))
             behind = FieldStream(key, nonce, past=count * words.itemsize).uniform(modulus, missing)
-            remaining = words[own][words[own] < modulus]
-            out[own] = np.concatenate([item.astype(out.dtype) for item in (remaining, behind)])
+            remaining = words[span][words[span] < modulus]
+            out[span] = np.concatenate([item.astype(out.dtype) for item in (remaining, behind)])
 
 
 def _write_streams(keys: NDArray[np.uint8], nonce: bytes, sizes: NDArray[np.int64]) -> NDArray[np.uint8]:

@@ -143,9 +143,9 @@ def response_matrix(classes: int, epsilon: float) -> NDArray[np.float64]:
     if not LEAST_EPSILON <= epsilon < math.inf:
         raise InputError(f"epsilon must be a number of at least {LEAST_EPSILON:g}; found {epsilon!r}")
     other = 1 / (math.exp(min(epsilon, 700.0)) + classes - 1)
-    found: NDArray[np.float64] = np.full((classes, classes), other)
-    np.fill_diagonal(found, 1 - (classes - 1) * other)
-    return found
+    matrix: NDArray[np.float64] = np.full((classes, classes), other)
+    np.fill_diagonal(matrix, 1 - (classes - 1) * other)
+    return matrix
 
 
 def randomize_labels(
@@ -176,8 +176,8 @@ def randomize_labels(
     drawing, size = coins or SystemCoins(), 2**BITS_OF_COINS
     rare = math.ceil(size * other * (1 + 2.0**-50)) + 1  # coins that give each label, whatever the true one
     coin = drawing.uniform(size, labels.shape)
-    found: NDArray[np.int64] = np.where(coin < classes * rare, coin // rare, labels)
-    return found
+    answers: NDArray[np.int64] = np.where(coin < classes * rare, coin // rare, labels)
+    return answers
 
 
 def _multi_bit(values: NDArray[np.float64], epsilon: float, bounds: tuple[float, float], coins: Coins) -> PerturbedRows:
@@ -215,7 +215,7 @@ def _gaussian(
     # A row replaced by another one moves by up to twice the norm that both are clipped to.
     target = PrivacyTarget(epsilon, chosen, Relation(Unit.CLIENT), 1)
     settings = Perturbation.calibrate(target, clip=2 * clip, width=d, honest=1)
-    kept = grid_rows(values, clip, settings.fraction_bits)
+    grid = grid_rows(values, clip, settings.fraction_bits)
     noise = settings.noise.sample(coins, (n, d))
-    result: NDArray[np.float64] = (kept.rows + noise).astype(np.float64) * 2.0**-settings.fraction_bits
-    return PerturbedRows(result, epsilon, chosen, "gaussian", settings.sigma, kept.count)
+    result: NDArray[np.float64] = (grid.rows + noise).astype(np.float64) * 2.0**-settings.fraction_bits
+    return PerturbedRows(result, epsilon, chosen, "gaussian", settings.sigma, grid.count)

@@ -70,11 +70,11 @@ def skellam_table(variance: float) -> NoiseTable:
     stable downwards and may start from any values far beyond the support (Miller's algorithm).
     """
     with decimal.localcontext(_CONTEXT):
-        z, above, here = Decimal(variance), Decimal(0), Decimal(1)
-        downwards = [here]
+        z, above, current = Decimal(variance), Decimal(0), Decimal(1)
+        downwards = [current]
         for k in range(_reach(math.sqrt(variance)), 0, -1):
-            above, here = here, above + 2 * k / z * here
-            downwards.append(here)
+            above, current = current, above + 2 * k / z * current
+            downwards.append(current)
         return _table(downwards[::-1])
 
 
@@ -97,10 +97,10 @@ def _table(weights: Sequence[Decimal]) -> NoiseTable:
     cumulative = np.full(2 ** len(steps).bit_length(), _SCALE, dtype=np.uint64)
     cumulative[: len(steps)] = np.array(steps, dtype=np.uint64)
     ends = [*tails, 0]
-    off = abs((_SCALE - 2 * ends[0]) / Decimal(_SCALE) - weights[0] / total)
+    error = abs((_SCALE - 2 * ends[0]) / Decimal(_SCALE) - weights[0] / total)
     for k in range(1, len(weights)):
-        off += 2 * abs((ends[k - 1] - ends[k]) / Decimal(_SCALE) - weights[k] / total)
-    return NoiseTable(cumulative, largest, float(off / 2))
+        error += 2 * abs((ends[k - 1] - ends[k]) / Decimal(_SCALE) - weights[k] / total)
+    return NoiseTable(cumulative, largest, float(error / 2))
 
 
 @njit(boundscheck=False)
@@ -155,7 +155,7 @@ class IntegerNoise(ABC):
         """The cost of sums that hold at least that many shares.
 
         Args:
-            shares: shares in each sum that nobody but their senders knows.
+            shares: shares in each sum that no party but their senders knows.
             l2: L2 sensitivity of one release in grid units.
             l1: L1 sensitivity of one release in grid units.
         """

@@ -33,8 +33,8 @@ _ScalarT = TypeVar("_ScalarT", bound=np.generic)
 class SparseRows:
     """Rows of features, float32 [n, d], of which all but a few are zero.
 
-    Of a graph with gigabytes of features every silo lays out its own, and nobody those of all silos: laid out together
-    they stay in memory while somebody holds the array, and no longer.
+    Of a graph with gigabytes of features every silo lays out its own, and no party those of all silos: laid out
+    together they stay in memory while a party holds the array, and no longer.
 
     Args:
         matrix: a `scipy.sparse.csr_array` [n, d] of float32 in canonical form, finite; not to be changed any more.
@@ -61,7 +61,7 @@ class SparseRows:
         return result
 
     def laid_out(self) -> _Floats:
-        """Float32 [n, d], all of them, read-only; the same array while somebody holds it."""
+        """Float32 [n, d], all of them, read-only; the same array while a party holds it."""
         known = None if self._laid_out is None else self._laid_out()
         if known is None:
             known = self.matrix.toarray()
@@ -133,7 +133,7 @@ class Graph:
 
     @property
     def features(self) -> NDArray[np.float32]:
-        """Float32 [n, d]: gigabytes, laid out while somebody holds them, where they are stored sparse."""
+        """Float32 [n, d]: gigabytes, laid out while a party holds them, where they are stored sparse."""
         return self.stored.laid_out() if isinstance(self.stored, SparseRows) else self.stored
 
     def features_of(self, nodes: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -163,7 +163,7 @@ class Graph:
         0 of bags of words, 4 of pixels in sixteenths.
         """
         values = self.stored.matrix.data if isinstance(self.stored, SparseRows) else self.stored.reshape(-1)
-        whole = 0
+        union = 0
         for start in range(0, len(values), _LOOKED_AT):
             with np.errstate(over="ignore"):
                 shifted = values[start : start + _LOOKED_AT] * np.float32(2**_MOST_FEATURE_BITS)
@@ -172,8 +172,8 @@ class Graph:
             units = shifted.astype(np.int32)
             if (units != shifted).any():
                 return None
-            whole |= int(np.bitwise_or.reduce(units, axis=None))
-        return next(bits for bits in range(_MOST_FEATURE_BITS + 1) if whole % 2 ** (_MOST_FEATURE_BITS - bits) == 0)
+            union |= int(np.bitwise_or.reduce(units, axis=None))
+        return next(bits for bits in range(_MOST_FEATURE_BITS + 1) if union % 2 ** (_MOST_FEATURE_BITS - bits) == 0)
 
     @property
     def has_large_features(self) -> bool:

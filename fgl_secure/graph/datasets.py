@@ -74,10 +74,10 @@ def _parse(name: str, raw: Path) -> Graph:
     if first != len(allx) or len(ally) != len(allx) or rows > 2 * len(tested):
         raise ValueError(f"test.index must number the nodes behind the {len(allx)} others; found {first} to {rows}")
     features, classes = (np.zeros((first + rows, part.shape[1]), dtype=np.float32) for part in (allx, ally))
-    for whole, known, test in ((features, allx, tx), (classes, ally, ty)):
-        whole[:first] = known
-        whole[ordered] = test
-        whole[tested] = whole[ordered]
+    for matrix, known, test in ((features, allx, tx), (classes, ally, ty)):
+        matrix[:first] = known
+        matrix[ordered] = test
+        matrix[tested] = matrix[ordered]
     edges = _edges(_unpickle(raw / f"{stem}.graph"))
     return Graph.from_arrays(name, features, classes.argmax(axis=1), edges)
 
@@ -286,7 +286,7 @@ def load_digits_graph() -> Graph:
 
     Distances are Euclidean between raw pixels, and two images are joined in both directions if either counts the other
     among its nearest. Pixels are scaled from 0..16 to [0, 1]. The result is the same every time, and
-    is made once a process: nobody can write to its arrays.
+    is made once a process: no party can write to its arrays.
     """
     # Imported here because they take two seconds that only this data set needs.
     from sklearn.datasets import load_digits  # noqa: PLC0415
@@ -386,7 +386,7 @@ _Kind = TypeVar("_Kind", bound=_Dataset)
 
 
 def _installed_datasets() -> list[_Dataset]:
-    """Return the data sets that other packages register, but for names of this package.
+    """Return the data sets that other packages register, except for names of this package.
 
     Raises:
         InputError: an entry point names something else, or does not load.
@@ -422,15 +422,15 @@ def describe(kind: type[_Kind]) -> tuple[_Kind, ...]:
     return tuple(dataset for dataset in (*_OWN.values(), *_installed_datasets()) if isinstance(dataset, kind))
 
 
-def _check_kind(what: str, name: str, kind: type[_Kind]) -> _Kind:
+def _check_kind(noun: str, name: str, kind: type[_Kind]) -> _Kind:
     dataset = find_dataset(name)
     if isinstance(dataset, kind):
         return dataset
     if dataset is None:
-        raise UnknownNameError(what, name, available(kind))
+        raise UnknownNameError(noun, name, available(kind))
     if kind is GraphDataset:
-        raise InputError(f"{what} must be one graph; found {dataset.name}, a set of many graphs, which is for fedvn")
-    raise InputError(f"{what} must have many graphs, of which each client has some; found {dataset.name}, one graph")
+        raise InputError(f"{noun} must be one graph; found {dataset.name}, a set of many graphs, which is for fedvn")
+    raise InputError(f"{noun} must have many graphs, of which each client has some; found {dataset.name}, one graph")
 
 
 def load(

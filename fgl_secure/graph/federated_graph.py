@@ -231,7 +231,7 @@ class FederatedGraph:
         return self._with_edges(self.edges[:, ~self.crosses_silos])
 
     def some_neighbourhoods(self, most: int, seed: int, *, filled: bool = False) -> FederatedGraph:
-        """Keep some devices drawn at random, everybody whom they hear from, and the edges between all these.
+        """Keep some devices drawn at random, every party whom they hear from, and the edges between all these.
 
         What the drawn ones hear is what they hear in the whole graph; the others hear from those alone who stay. The
         first device of each silo stays as well, so that no silo is empty.
@@ -246,22 +246,22 @@ class FederatedGraph:
         """
         source, target = self.edges
         starts = np.searchsorted(target, np.arange(self.num_devices + 1))
-        kept = np.zeros(self.num_devices, dtype=np.bool_)
+        selected = np.zeros(self.num_devices, dtype=np.bool_)
         order = np.random.default_rng(seed).permutation(self.num_devices)
         for device in order.tolist():
             group = np.append(source[starts[device] : starts[device + 1]], device)
-            if kept.any() and kept.sum() + np.count_nonzero(~kept[group]) > most:
+            if selected.any() and selected.sum() + np.count_nonzero(~selected[group]) > most:
                 break
-            kept[group] = True
-        kept[np.unique(self.silo_of, return_index=True)[1]] = True
+            selected[group] = True
+        selected[np.unique(self.silo_of, return_index=True)[1]] = True
         if filled:
-            kept[order[~kept[order]][: most + self.num_silos - kept.sum()]] = True
-        devices, place = np.flatnonzero(kept), np.cumsum(kept) - 1
+            selected[order[~selected[order]][: most + self.num_silos - selected.sum()]] = True
+        devices, place = np.flatnonzero(selected), np.cumsum(selected) - 1
         graph = replace(
             self.graph,
             stored=read_only(self.graph.features_of(devices)),
             labels=read_only(self.labels[devices]),
-            edges=read_only(place[self.edges[:, kept[source] & kept[target]]]),
+            edges=read_only(place[self.edges[:, selected[source] & selected[target]]]),
         )
         train, validation, test = (
             read_only(mask[devices]) for mask in (self.train_mask, self.validation_mask, self.test_mask)

@@ -33,8 +33,8 @@ def client_split(client_of: NDArray[np.int64], draw: np.random.Generator, valida
         raise InputError(f"validation must be in 0..0.7, a share of a client's graphs; found {validation}")
     share = np.empty(len(client_of))
     for client in range(int(client_of.max()) + 1):
-        own = np.flatnonzero(client_of == client)
-        share[own[draw.permutation(len(own))]] = np.arange(len(own)) / len(own)
+        graphs = np.flatnonzero(client_of == client)
+        share[graphs[draw.permutation(len(graphs))]] = np.arange(len(graphs)) / len(graphs)
     test = share < _TEST_SHARE
     chooses = ~test & (share < _TEST_SHARE + validation - 1e-9)
     return SplitMasks(train=~test & ~chooses, validation=chooses, test=test)
@@ -55,9 +55,9 @@ def _checked_graph_of(values: ArrayLike, num_nodes: int) -> NDArray[np.int64]:
     if graph_of[0] != 0:
         raise InputError(f"graph_of must begin with graph 0; node 0 has graph {graph_of[0]}")
     jumps = np.diff(graph_of)
-    wrong = np.flatnonzero((jumps < 0) | (jumps > 1))
-    if len(wrong):
-        node = int(wrong[0]) + 1
+    invalid = np.flatnonzero((jumps < 0) | (jumps > 1))
+    if len(invalid):
+        node = int(invalid[0]) + 1
         raise InputError(
             f"graph_of must ascend and leave out no graph; node {node} has graph {graph_of[node]} after "
             f"{graph_of[node - 1]}"
@@ -75,9 +75,9 @@ def _checked_node_types(features: NDArray[np.float32], node_types: bool) -> None
         return
     if features.shape[1] != 1:
         raise InputError(f"features must be one column where node_types is set; found {features.shape[1]} columns")
-    wrong = (features[:, 0] < 0) | (features[:, 0] != np.floor(features[:, 0]))
-    if wrong.any():
-        node = int(np.argmax(wrong))
+    invalid = (features[:, 0] < 0) | (features[:, 0] != np.floor(features[:, 0]))
+    if invalid.any():
+        node = int(np.argmax(invalid))
         raise InputError(
             f"features must be integers from 0 where node_types is set; node {node} has {features[node, 0]}"
         )
@@ -130,13 +130,13 @@ def _checked_targets(values: ArrayLike, num_graphs: int) -> NDArray[np.int64] | 
     if raw.shape != (num_graphs,):
         raise InputError(f"targets must have shape ({num_graphs},), one a graph; found shape {raw.shape}")
     if raw.dtype.kind == "f":
-        wrong = ~np.isfinite(raw.astype(np.float32))
+        invalid = ~np.isfinite(raw.astype(np.float32))
         rule = "finite"
     else:
-        wrong = (raw < 0) | (raw >= MOST_CLASSES)
+        invalid = (raw < 0) | (raw >= MOST_CLASSES)
         rule = f"in 0..{MOST_CLASSES - 1} where they are labels"
-    if wrong.any():
-        graph = int(np.argmax(wrong))
+    if invalid.any():
+        graph = int(np.argmax(invalid))
         raise InputError(f"targets must be {rule}; graph {graph} has {raw[graph]}")
     return read_only(raw.astype(np.float32)) if raw.dtype.kind == "f" else read_only(raw.astype(np.int64))
 
@@ -240,8 +240,8 @@ class GraphSet:
             raise InputError(f"edges must stay inside one graph; {source} -> {target} joins two")
         if not graph.is_symmetric:
             source, target = graph.edges
-            there, back = target * graph.num_nodes + source, source * graph.num_nodes + target
-            lonely = int(np.argmax(~np.isin(back, there)))
+            forward, back = target * graph.num_nodes + source, source * graph.num_nodes + target
+            lonely = int(np.argmax(~np.isin(back, forward)))
             raise InputError(
                 f"edges must be there in both directions; {source[lonely]} -> {target[lonely]} has no return"
             )
@@ -303,20 +303,20 @@ class GraphSet:
             InputError: There is no such client.
         """
         ids = self.graphs_of(client)
-        own, starts = self.batch(ids), np.arange(len(ids) + 1)
-        own.targets.setflags(write=False)
+        batch, starts = self.batch(ids), np.arange(len(ids) + 1)
+        batch.targets.setflags(write=False)
         return replace(
             self,
-            features=read_only(own.features),
-            edges=read_only(own.edges),
-            graph_of=read_only(own.graph_of),
-            targets=own.targets,
+            features=read_only(batch.features),
+            edges=read_only(batch.edges),
+            graph_of=read_only(batch.graph_of),
+            targets=batch.targets,
             client_of=read_only(np.zeros(len(ids), dtype=np.int64)),
             train=read_only(self.train[ids]),
             validation=read_only(self.validation[ids]),
             test=read_only(self.test[ids]),
-            node_starts=read_only(np.searchsorted(own.graph_of, starts).astype(np.int64)),
-            edge_starts=read_only(np.searchsorted(own.graph_of[own.edges[1]], starts).astype(np.int64)),
+            node_starts=read_only(np.searchsorted(batch.graph_of, starts).astype(np.int64)),
+            edge_starts=read_only(np.searchsorted(batch.graph_of[batch.edges[1]], starts).astype(np.int64)),
             edge_types=None
             if self.edge_types is None
             else read_only(self.edge_types[_ranges(self.edge_starts, ids)[0]]),
@@ -361,6 +361,6 @@ class GraphSet:
 def _ranges(starts: NDArray[np.int64], chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Every number of the ranges starts[i]..starts[i+1]-1 of the chosen i, and which of the chosen it is of."""
     lengths = starts[chosen + 1] - starts[chosen]
-    which = np.repeat(np.arange(len(chosen)), lengths)
+    segment = np.repeat(np.arange(len(chosen)), lengths)
     first = np.cumsum(lengths) - lengths
-    return np.arange(len(which)) + (starts[chosen] - first)[which], which
+    return np.arange(len(segment)) + (starts[chosen] - first)[segment], segment

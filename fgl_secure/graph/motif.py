@@ -133,11 +133,11 @@ class MotifEnvironment:
         if not self.widths or min(self.widths) <= self.spread:
             raise InputError(f"widths must each be above {self.spread}, the spread; found {self.widths}")
         for names, share in ((self.bases, self.bases_follow), (self.widths, self.widths_follow)):
-            what = "bases" if names is self.bases else "widths"
+            noun = "bases" if names is self.bases else "widths"
             if not 0 <= share <= 1:
-                raise InputError(f"{what}_follow must be in 0..1; found {share}")
+                raise InputError(f"{noun}_follow must be in 0..1; found {share}")
             if share and len(names) != len(MOTIFS):
-                raise InputError(f"{what} must be {len(MOTIFS)}, one for each label that they follow; found {names}")
+                raise InputError(f"{noun} must be {len(MOTIFS)}, one for each label that they follow; found {names}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -239,7 +239,7 @@ def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generato
     nodes = int(edges.max(initial=0)) + 1
     joint = np.array([[draw.integers(nodes)], [nodes]])
     joined = np.concatenate([edges, list(MOTIFS.values())[label] + nodes, joint], axis=1)
-    told = int(draw.integers(len(MOTIFS))) if draw.random() < noise else label
+    noisy_label = int(draw.integers(len(MOTIFS))) if draw.random() < noise else label
     inner = np.arange(nodes + _MOTIF_NODES) < nodes
     inner[:nodes][_OUTER.get(base, [])] = False
     # Edges that are not there yet between any two nodes, of which those with no inner node are dropped.
@@ -252,7 +252,7 @@ def _graph(environment: MotifEnvironment, noise: float, draw: np.random.Generato
             chosen.append((one, other))
             free[one, other] = False
     return _MotifPiece(
-        np.concatenate([joined, np.array(chosen, dtype=np.int64).reshape(-1, 2).T], axis=1), len(inner), told
+        np.concatenate([joined, np.array(chosen, dtype=np.int64).reshape(-1, 2).T], axis=1), len(inner), noisy_label
     )
 
 

@@ -259,7 +259,7 @@ def _masks(
 def _edge_notes(edges: NDArray[Any], graph: Graph) -> Iterator[str]:
     loops = int((edges[0] == edges[1]).sum())
     repeated = edges.shape[1] - loops - graph.edges.shape[1]
-    dropped = [f"{count:,} {what}" for count, what in ((loops, "self-loops"), (repeated, "repeated edges")) if count]
+    dropped = [f"{count:,} {noun}" for count, noun in ((loops, "self-loops"), (repeated, "repeated edges")) if count]
     if dropped:
         yield f"{' and '.join(dropped)} are dropped"
 
@@ -369,8 +369,8 @@ def read_assignment(path: Path) -> NDArray[np.int64]:
     except (ValueError, OSError, OverflowError, EOFError) as error:
         raise InputError(f"{path} must hold one integer per node, as text or .npy; {error}") from error
     silo_of = loaded[:, 0] if loaded.ndim == 2 and loaded.shape[1] == 1 else loaded
-    whole = silo_of.dtype.kind == "f" and (np.abs(silo_of) < MOST_ENTRIES).all() and (silo_of % 1 == 0).all()
-    if (silo_of.dtype.kind not in "iu" and not whole) or silo_of.ndim != 1:
+    is_integral = silo_of.dtype.kind == "f" and (np.abs(silo_of) < MOST_ENTRIES).all() and (silo_of % 1 == 0).all()
+    if (silo_of.dtype.kind not in "iu" and not is_integral) or silo_of.ndim != 1:
         raise InputError(f"{path} must hold integers [n]; found {loaded.dtype} of shape {loaded.shape}")
     return silo_of.astype(np.int64)
 
@@ -420,19 +420,19 @@ def plain_arrays(path: Path, names: Iterable[str], most_entries: int = MOST_ENTR
     name = "it"
     try:
         with zipfile.ZipFile(path) as archive:
-            there = [name for name in names if f"{name}.npy" in archive.NameToInfo]
+            in_archive = [name for name in names if f"{name}.npy" in archive.NameToInfo]
             entries = 0
-            for name in there:
+            for name in in_archive:
                 with archive.open(f"{name}.npy") as member:
                     entries += _read_header(member)[0]
         if entries <= most_entries:
             with np.load(path, allow_pickle=False) as stored:
-                return {name: stored[name] for name in there}
+                return {name: stored[name] for name in in_archive}
     except (*_UNREADABLE, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(
             f"{path} must be an .npz file of plain arrays, without Python objects; {name} can't be read ({error})"
         ) from error
-    raise InputError(f"{path} must have at most {most_entries:,} numbers in {', '.join(there)}; found {entries:,}")
+    raise InputError(f"{path} must have at most {most_entries:,} numbers in {', '.join(in_archive)}; found {entries:,}")
 
 
 _UNREADABLE = (ValueError, OSError, EOFError, AttributeError, TypeError, KeyError, RuntimeError, NotImplementedError)

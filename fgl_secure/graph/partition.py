@@ -112,10 +112,10 @@ def read_mask(name: str, values: Any, number: int, *, split: int | None = None, 
         if not array.size or (array.min() >= 0 and array.max() < number and len(np.unique(array)) == len(array)):
             mask[array.astype(np.int64)] = True
             return mask
-    what = ", with other values than 0 and 1" if array.shape == (number,) else ""
+    hint = ", with other values than 0 and 1" if array.shape == (number,) else ""
     raise InputError(
         f"{name} must be bool of shape ({number},), one entry a {thing} (or 0 and 1, or the numbers of its {thing}s, "
-        f"each once); {result}{what}"
+        f"each once); {result}{hint}"
     )
 
 

@@ -65,12 +65,12 @@ def random_walks(
     walks = np.empty((len(starts), steps + 1), np.int64)
     most = max(back, 1.0, away)
     for w in range(len(starts)):
-        here = starts[w]
+        node = starts[w]
         before = -1
-        walks[w, 0] = here
+        walks[w, 0] = node
         for step in range(steps):
-            row = targets[row_starts[here] : row_starts[here + 1]]
-            chosen = here
+            row = targets[row_starts[node] : row_starts[node + 1]]
+            chosen = node
             while len(row) > 0:  # until a draw is kept, with a chance in proportion to its weight
                 chosen = row[int(generator.random() * len(row))]
                 if before < 0 or (back == 1.0 and away == 1.0):
@@ -85,9 +85,9 @@ def random_walks(
                     weight = away
                 if generator.random() * most < weight:
                     break
-            before = here
-            here = chosen
-            walks[w, step + 1] = here
+            before = node
+            node = chosen
+            walks[w, step + 1] = node
     return walks
 
 
@@ -257,8 +257,8 @@ def looped_adjacency(graph: Graph) -> sparse.csr_array:
     """
     n = graph.num_nodes
     source, target = graph.edges
-    everyone = np.arange(n)
-    rows, columns = np.concatenate([source, everyone]), np.concatenate([target, everyone])
+    nodes = np.arange(n)
+    rows, columns = np.concatenate([source, nodes]), np.concatenate([target, nodes])
     looped = sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(n, n))
     looped.data[:] = 1.0  # a self-loop and the one that is added are one
     return looped
@@ -270,30 +270,30 @@ def normalised_adjacency(graph: Graph) -> sparse.csr_array:
     return sparse.csr_array(sparse.diags_array(1 / looped.sum(axis=1)) @ looped)
 
 
-def adjacency_powers(graph: Graph, hops: int, kept: int | None = None) -> list[sparse.csr_array]:
+def adjacency_powers(graph: Graph, hops: int, row_entries: int | None = None) -> list[sparse.csr_array]:
     """The powers 1 to `hops` of the normalised adjacency.
 
     Args:
         graph: the whole graph, n nodes.
         hops: the highest power L_s, at least 1.
-        kept: entries kept for each node p, by keeping the n p largest of the whole matrix after every multiplication
+        row_entries: entries p kept per node, by keeping the n p largest of the whole matrix after every multiplication
             and none of the others, without normalising anew (section 5.3); None keeps all.
 
     Returns:
         `hops` float64 CSR matrices [n, n].
 
     Raises:
-        InputError: `hops` or `kept` is below 1.
+        InputError: `hops` or `row_entries` is below 1.
     """
     if hops < 1:
         raise InputError(f"hops must be at least 1; found {hops}")
-    if kept is not None and kept < 1:
-        raise InputError(f"kept must be at least 1 entry a node; found {kept}")
+    if row_entries is not None and row_entries < 1:
+        raise InputError(f"kept must be at least 1 entry a node; found {row_entries}")
     first = normalised_adjacency(graph)
     powers = [first]
     for _ in range(hops - 1):
         power = sparse.csr_array(first @ powers[-1])
-        powers.append(power if kept is None else largest_entries(power, kept * graph.num_nodes))
+        powers.append(power if row_entries is None else largest_entries(power, row_entries * graph.num_nodes))
     return powers
 
 
@@ -320,10 +320,10 @@ def largest_entries(matrix: sparse.csr_array, count: int) -> sparse.csr_array:
         return matrix
     matrix.sort_indices()
     order = np.argsort(-matrix.data, kind="stable")[:count]
-    kept = np.zeros(matrix.nnz, dtype=np.bool_)
-    kept[order] = True
+    mask = np.zeros(matrix.nnz, dtype=np.bool_)
+    mask[order] = True
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    return sparse.csr_array((matrix.data[kept], (rows[kept], matrix.indices[kept])), shape=matrix.shape)
+    return sparse.csr_array((matrix.data[mask], (rows[mask], matrix.indices[mask])), shape=matrix.shape)
 
 
 def return_probabilities(graph: Graph, steps: int) -> NDArray[np.float64]:

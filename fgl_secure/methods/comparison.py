@@ -1,4 +1,4 @@
-"""Methods side by side on one data set: in the clear and under one scheme, what each reaches, costs and shows."""
+"""Methods side by side on one data set: in plaintext and under one scheme, what each reaches, costs and shows."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class _Line:
         name: of the method.
         title: as its paper calls it.
         score: what its scores are.
-        clear: in the clear, as published.
+        clear: in plaintext, as published.
         secured: under a scheme; None where that was the plain sum itself.
     """
 
@@ -139,7 +139,7 @@ class _Line:
 
     @property
     def sides(self) -> tuple[_MethodUnderScheme, ...]:
-        """Both, the one in the clear first."""
+        """Both, the one in plaintext first."""
         return (self.clear,) if self.secured is None else (self.clear, self.secured)
 
 
@@ -219,7 +219,7 @@ def compare(
     watch: Watch | None = None,
     progress: Callable[[str], Progress] | None = None,
 ) -> MethodComparison:
-    """Audits methods on one data set, each in the clear and secured.
+    """Audits methods on one data set, each in plaintext and secured.
 
         from fgl_secure.methods.comparison import compare
 
@@ -274,8 +274,8 @@ def compare(
     left += refused
     if not lines:
         raise InputError(f"data must fit some method; {left[-1].name} and all others don't: {left[-1].reason}")
-    described = {key: value for key, value in known[seeds[0]].items() if key != "digest"}
-    run = {**described, "seeds": list(seeds), "epochs": epochs, "schemes": list(schemes), "attacks": list(attacks),
+    facts = {key: value for key, value in known[seeds[0]].items() if key != "digest"}
+    run = {**facts, "seeds": list(seeds), "epochs": epochs, "schemes": list(schemes), "attacks": list(attacks),
            "version": __version__, "command": command}  # fmt: skip
     return MethodComparison(run, tuple(lines), tuple(left))
 
@@ -413,8 +413,8 @@ def _readings(report: Report, name: str, seed: int) -> Iterator[AttackReading]:
     """Of each attack that could read the runs under a scheme, those in special circumstances included, the worst."""
     for group in groups(report):
         for entry in (*group.told, *group.quiet):
-            mine = [under for under in entry.schemes if _belongs(under.scheme, name) and under.tone in TONES]
-            result = [_reading(under, seed) for under in mine]
+            entries = [under for under in entry.schemes if _belongs(under.scheme, name) and under.tone in TONES]
+            result = [_reading(under, seed) for under in entries]
             if result:
                 yield min(result, key=lambda item: item.rank)
 
@@ -445,7 +445,7 @@ def side_of(founds: Sequence[Mapping[str, Any]], index: int) -> _MethodUnderSche
 
     Args:
         founds: of each seed what its run came to.
-        index: 0 in the clear, 1 secured.
+        index: 0 in plaintext, 1 secured.
     """
     if any(len(result["sides"]) <= index for result in founds):
         return None
@@ -484,8 +484,8 @@ def _render(comparison: MethodComparison, template: str, **rest: object) -> str:
 
 def render_markdown(comparison: MethodComparison) -> str:
     """The table, what was left out, and how to repeat it, for a pull request."""
-    said = [columns(comparison), ["---"] * len(COLUMNS), *(cells for _, cells in rows(comparison))]
-    table = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |" for cells in said]
+    lines = [columns(comparison), ["---"] * len(COLUMNS), *(cells for _, cells in rows(comparison))]
+    table = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |" for cells in lines]
     left = [f"- {item.title} is left out: {item.reason}." for item in comparison.left_out]
     command = comparison.run["command"]
     repeat = ["", f"Repeat it: `{command}`"] if command else []

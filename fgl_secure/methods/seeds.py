@@ -61,13 +61,13 @@ class SeedReports:
         interval is Student's, which assumes roughly normal figures, within the range [-1, 1] of figures. One seed has
         neither deviation nor interval.
         """
-        found: dict[tuple[str, ...], list[Record]] = {}
+        by_finding: dict[tuple[str, ...], list[Record]] = {}
         for report in self.reports:
             for record in report.records:
                 if record.verdict.is_measured:
-                    what = (str(report.run["method"]), record.attack, record.view, record.metric, record.protocol)
-                    found.setdefault(what, []).append(record)
-        return [_row(what, records) for what, records in found.items()]
+                    key = (str(report.run["method"]), record.attack, record.view, record.metric, record.protocol)
+                    by_finding.setdefault(key, []).append(record)
+        return [_row(key, records) for key, records in by_finding.items()]
 
     def to_dataframe(self) -> Any:  # pandas is optional
         """Return `rows` as a `pandas.DataFrame`, from which `to_csv` and `to_latex` make tables.
@@ -100,7 +100,7 @@ class SeedReports:
         return f"SeedReports(seeds {seeds}: {len(self.violations)} findings violate a guarantee)"
 
 
-def _row(what: Sequence[str], records: Sequence[Record]) -> dict[str, Any]:
+def _row(key: Sequence[str], records: Sequence[Record]) -> dict[str, Any]:
     values = [record.value for record in records]
     mean, n = fmean(values), len(values)
     deviation = stdev(values) if n > 1 else None
@@ -108,7 +108,7 @@ def _row(what: Sequence[str], records: Sequence[Record]) -> dict[str, Any]:
     ends = (None, None) if half is None else (max(mean - half, -1.0), min(mean + half, 1.0))
     baseline = fmean(record.prior for record in records)
     violations = sum(record.violates_guarantee for record in records)
-    return dict(zip(COLUMNS, (*what, n, mean, deviation, *ends, baseline, violations), strict=True))
+    return dict(zip(COLUMNS, (*key, n, mean, deviation, *ends, baseline, violations), strict=True))
 
 
 def audit_each_seed(
@@ -149,10 +149,10 @@ def audit_each_seed(
     for seed, source in data.items():
         plan = method.plan(source, named, seed=seed, device=device)  # all choices are checked before a first run
         key = {"of": "audit", **data_facts(plan.graph), "seed": seed, "device": device,
-               "attacks": [each.card.name for each in wanted], "schemes": [each.name for each in plan.subjects],
+               "attacks": [item.card.name for item in wanted], "schemes": [item.name for item in plan.subjects],
                "thorough": thorough,
                **method_options(method), **provenance()}  # fmt: skip
-        work = partial(_audited, method, source, named, attacks, seed=seed, device=device, command=command(seed),
+        work = partial(_audit_to_json, method, source, named, attacks, seed=seed, device=device, command=command(seed),
                        progress=progress, thorough=thorough)  # fmt: skip
         jobs.append(Run(key, f"{method.title}, seed {seed}", (method.name,), work))
     entries = complete_runs(jobs, ledger, watch)
@@ -161,7 +161,7 @@ def audit_each_seed(
     return SeedReports(tuple(Report.from_json(cast("dict[str, Any]", entry.found)) for entry in entries))
 
 
-def _audited(*choices: Any, **rest: Any) -> object:
+def _audit_to_json(*choices: Any, **rest: Any) -> object:
     return audit(*choices, **rest).to_json()
 
 
@@ -177,9 +177,9 @@ def checked_seeds(seeds: int | Iterable[int]) -> list[int]:
         chosen = list(seeds)
     else:
         raise InputError(f"seeds must be a number or a list of integers; found {seeds!r}")
-    wrong = next((seed for seed in chosen if type(seed) is not int or not 0 <= seed < SEEDS), None)
-    if wrong is not None:
-        raise InputError(f"seeds must be integers in 0..2^63 - 1; found {wrong!r}")
+    invalid = next((seed for seed in chosen if type(seed) is not int or not 0 <= seed < SEEDS), None)
+    if invalid is not None:
+        raise InputError(f"seeds must be integers in 0..2^63 - 1; found {invalid!r}")
     if not chosen or len(set(chosen)) < len(chosen):
         raise InputError(f"seeds must be at least one, each once; found {chosen}")
     return chosen
@@ -189,13 +189,13 @@ def data_facts(source: FederatedGraph) -> Key:
     """Return what data are, with a digest: a file or a caller's arrays may change under the same name."""
     graph = source.graph
     arrays = (graph.features, graph.edges, graph.labels, source.silo_of, source.train_mask)
-    digest = sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in arrays)).hexdigest()[:16]
+    digest = sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)).hexdigest()[:16]
     return {"dataset": graph.name, "partition": source.partition, "silos": source.num_silos, "digest": digest}
 
 
 def method_options(method: Method) -> Mapping[str, object]:
     """Return a method's choices as JSON values by name, for a key of finished runs."""
-    options = {each.name: getattr(method, each.name) for each in fields(cast(Any, method))}
+    options = {option.name: getattr(method, option.name) for option in fields(cast(Any, method))}
     plain = bool | int | float | str | None
     return {"method": method.name} | {
         name: value if isinstance(value, plain) else repr(value) for name, value in options.items()
@@ -205,4 +205,4 @@ def method_options(method: Method) -> Mapping[str, object]:
 def describe_entry(entry: LedgerEntry) -> str:
     """Return what one seed came to, on one line."""
     records = cast("Mapping[str, Any]", entry.found)["records"]
-    return f"{len(records)} findings, {sum(each['violates_guarantee'] for each in records)} violate a guarantee"
+    return f"{len(records)} findings, {sum(record['violates_guarantee'] for record in records)} violate a guarantee"

@@ -44,7 +44,7 @@ class TamperedBatch:
         rows: int64 [k], which messages arrive and in which order; one that is named twice arrives twice.
         fields: by name, [*tapes, k, ...], what they carry on arrival.
         sizes: int64 [k], bytes that arrive of each; None where all arrive whole.
-        by_network: whether somebody on the way did it, whom authentication catches, and not the sender itself.
+        by_network: whether a party on the way did it, whom authentication catches, and not the sender itself.
     """
 
     rows: NDArray[np.int64]
@@ -228,8 +228,8 @@ class Channel(Draws):
             return result
         bad, counts = np.unique(result.senders[~good], return_counts=True)
         for sender, count in zip(bad.tolist(), counts.tolist(), strict=True):
-            what = f"{count} of its messages ({result.phase.label}) arrived cut or changed: dropped"
-            self.note_incident(result.step, sender, what)
+            text = f"{count} of its messages ({result.phase.label}) arrived cut or changed: dropped"
+            self.note_incident(result.step, sender, text)
         return result.rows(good)
 
     def _deliver(self, messages: Messages, wire_bytes: int | None) -> Delivery:
@@ -238,8 +238,8 @@ class Channel(Draws):
         self._check_known(messages.receivers, "receivers")
         arrived = None
         if self._loss is not None:
-            kept = self._loss(messages.phase, messages.step, messages.senders, messages.receivers)
-            arrived = np.flatnonzero(kept)
+            mask = self._loss(messages.phase, messages.step, messages.senders, messages.receivers)
+            arrived = np.flatnonzero(mask)
             messages = messages.rows(arrived)
         changed = None
         if self._tamper is not None:
@@ -299,7 +299,7 @@ class Channel(Draws):
         """Records what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
         self._keep(Private.COINS, name, step, owners, self._on_every_tape(values))
 
-    def note_learnt(self, name: str, owners: NDArray[np.int64], values: NDArray[Any], step: Step = SETUP) -> None:
+    def note_secrets(self, name: str, owners: NDArray[np.int64], values: NDArray[Any], step: Step = SETUP) -> None:
         """Records what owners know by ideal means: values [*batch_shape, m, ...]."""
         self._keep(Private.COINS, name, step, owners, values)
 
@@ -316,9 +316,9 @@ class Channel(Draws):
         """Its role and index."""
         return str(self.parties.party_of(party))
 
-    def note_incident(self, step: Step, party: int, what: str) -> None:
+    def note_incident(self, step: Step, party: int, text: str) -> None:
         """Records that something went wrong and was dealt with; `party` is the identifier of the one at fault."""
-        self.transcript.incidents.append(Incident(step, self.parties.party_of(party), what))
+        self.transcript.incidents.append(Incident(step, self.parties.party_of(party), text))
 
     def _genuine(self, sent: Messages, changed: TamperedBatch) -> NDArray[np.bool_] | None:
         """Which messages are as they were sent; None where only their senders can have changed them."""
@@ -346,14 +346,14 @@ class Channel(Draws):
     def _record(
         self, messages: Messages, item_bytes: int, fields: Mapping[str, NDArray[Any]] | None, repeats: int = 1
     ) -> None:
-        kept = self._ends.reuse if fields is None else Endpoints
-        ends = kept(messages.senders, messages.receivers)
+        make_ends = self._ends.reuse if fields is None else Endpoints
+        ends = make_ends(messages.senders, messages.receivers)
         batch = MessageBatch(messages.phase, messages.step, ends, item_bytes, fields, repeats)
         self.transcript.messages.append(batch)
 
 
 def _own_copy(values: NDArray[Any]) -> NDArray[Any]:
-    """The array, or else a copy, that nobody can write to."""
+    """The array, or else a copy, that no party can write to."""
     if is_frozen(values):
         return values
     copy = values.copy()
@@ -366,7 +366,7 @@ SILENT_TURNS = 2
 
 
 def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MOST_TURNS) -> None:
-    """Lets machines have their turns, all at one time, until nobody has anything to say twice in a row.
+    """Lets machines have their turns, all at one time, until no party has anything to say twice in a row.
 
     What a machine refuses to take is lost, and noted as an incident of its sender. A machine that awaits answers is
     silent for the turn in which others make them; the second silent turn tells it that none will come.
@@ -374,7 +374,7 @@ def simulate(machines: Sequence[Machine], channel: Channel, most_turns: int = MO
     Args:
         machines: no party is hosted by two of them.
         channel: between their parties.
-        most_turns: after which machines that still talk are given up.
+        most_turns: after which machines that still comm are given up.
 
     Raises:
         ProtocolError: a machine finds no way on; it has a note of every message that was refused before.

@@ -183,6 +183,6 @@ class Claim:
 Said = TypeVar("Said")
 
 
-def _once(some: tuple[Said, ...], more: tuple[Said, ...]) -> tuple[Said, ...]:
+def _once(first: tuple[Said, ...], more: tuple[Said, ...]) -> tuple[Said, ...]:
     """All of the first, and of the others what is not among them: coalitions are mappings, which have no hash."""
-    return (*some, *(item for item in more if item not in some))
+    return (*first, *(item for item in more if item not in first))

@@ -124,7 +124,7 @@ SETUP = Step(round=0)
 class Draws(ABC):
     """The coins of the parties that a process hosts, and a place to note what they draw and bring.
 
-    A simulation records both, as they belong to the parties' views; elsewhere nobody does.
+    A simulation records both, as they belong to the parties' views; elsewhere no party does.
     """
 
     @property
@@ -150,7 +150,7 @@ class Draws(ABC):
         """Notes what owners drew with a sampler of their own, or were configured with: values [m, ...]."""
 
     @abstractmethod
-    def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
+    def note_secrets(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes what owners know by ideal means, without a message: values [*batch_shape, m, ...]."""
 
     @abstractmethod
@@ -189,7 +189,7 @@ class OwnDraws(Draws):
     def note_coins(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes nothing."""
 
-    def note_learnt(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
+    def note_secrets(self, name: str, owners: Ids, values: Array, step: Step = SETUP) -> None:
         """Notes nothing."""
 
     def note_inputs(self, name: str, step: Step, owners: Ids, values: Array) -> None:
@@ -240,7 +240,7 @@ class Machine(ABC):
         """
 
     def on_idle(self) -> bool:
-        """Hears that nobody had anything to say, so that nothing more will arrive; it may make do with what there is.
+        """Hears that no party had anything to say, so that nothing more will arrive; it may make do with what there is.
 
         Returns:
             Whether it wants another turn.
@@ -262,6 +262,6 @@ class Machine(ABC):
             MalformedMessageError: it is no state of such a machine.
         """
 
-    def remark(self, step: Step, party: int, what: str) -> None:
-        """Leaves a remark for whoever drives the machine."""
-        self.remarks.append(Remark(step, party, what))
+    def remark(self, step: Step, party: int, text: str) -> None:
+        """Leave a remark for the driver of the machine."""
+        self.remarks.append(Remark(step, party, text))

@@ -152,17 +152,17 @@ _FIELD = struct.Struct(">BBB")
 
 
 class LazyArray:
-    """A field that is not laid out: rows [m, d] are made when somebody reads them, a few at a time.
+    """A field that is not laid out: rows [m, d] are made when a party reads them, a few at a time.
 
-    For what is large and goes by once, between parties of one process that keeps sizes alone. Whoever wants all of it,
-    as a recording or a network does, gets an array.
+    For what is large and goes by once, between parties of one process that keeps sizes alone. A party that wants all of
+    it, as a recording or a network does, gets an array.
 
     Args:
         make: rows [k, d] at some places, int64 [k], at least one; the same ones whenever it is asked. Or all of them
             as an array, in which case it is put in order once, however often it is handed on.
         shape: [m, d].
         dtype: of a row.
-        which: int64 [m], the places of the rows; all, as they stand, unless given.
+        indices: int64 [m], the places of the rows; all, as they stand, unless given.
     """
 
     __slots__ = ("_make", "_which", "dtype", "shape")
@@ -172,9 +172,9 @@ class LazyArray:
         make: Callable[[Ids], Array] | Array,
         shape: tuple[int, int],
         dtype: np.dtype[Any],
-        which: Ids | None = None,
+        indices: Ids | None = None,
     ) -> None:
-        self._make, self.shape, self.dtype, self._which = make, shape, dtype, which
+        self._make, self.shape, self.dtype, self._which = make, shape, dtype, indices
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -191,8 +191,8 @@ class LazyArray:
 
     def take(self, places: Ids) -> LazyArray:
         """Some of the rows, not laid out either."""
-        which = places if self._which is None else self._which[places]
-        return LazyArray(self._make, (len(places), self.shape[1]), self.dtype, which)
+        indices = places if self._which is None else self._which[places]
+        return LazyArray(self._make, (len(places), self.shape[1]), self.dtype, indices)
 
     def columns(self, start: int, stop: int) -> LazyArray:
         """Some of the columns, not laid out either."""
@@ -206,8 +206,8 @@ class LazyArray:
         """Some of the rows: [k, d]."""
         if not len(places):
             return np.empty((0, self.shape[1]), dtype=self.dtype)
-        which = places if self._which is None else self._which[places]
-        return self._make[which] if isinstance(self._make, np.ndarray) else self._make(which)
+        indices = places if self._which is None else self._which[places]
+        return self._make[indices] if isinstance(self._make, np.ndarray) else self._make(indices)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
         if copy is False:
@@ -256,11 +256,11 @@ class _LazyRows(Mapping[str, Array]):
 
     __slots__ = ("_axis", "_laid_out", "base", "which")
 
-    def __init__(self, fields: Mapping[str, Array], which: Ids, axis: int) -> None:
+    def __init__(self, fields: Mapping[str, Array], indices: Ids, axis: int) -> None:
         self.base: Mapping[str, Array] = fields
-        self.which: Ids = which
+        self.which: Ids = indices
         if isinstance(fields, _LazyRows):
-            self.base, self.which = fields.base, fields.which[which]
+            self.base, self.which = fields.base, fields.which[indices]
         self._axis = axis
         self._laid_out: dict[str, Array] = {}
 
@@ -298,7 +298,7 @@ class Messages:
         tape_axes: leading axes of every field: 0, or 1 when all coin tapes run at once.
         overhead: bytes that a transport adds to each message beside its fields, such as authentication; below 0 where
             fields repeat what its sequence numbers tell.
-        sealed: whether somebody behind the receivers alone can open the fields: they are carried on, and not recorded.
+        sealed: whether a party behind the receivers alone can open the fields: they are carried on, and not recorded.
     """
 
     phase: MessageKind
@@ -349,12 +349,12 @@ class Messages:
         """Bytes of one message: its fields and the overhead."""
         return sum(kind.itemsize * math.prod(shape) for kind, shape in self.kinds.values()) + self.overhead
 
-    def rows(self, which: Ids | NDArray[np.bool_]) -> Messages:
+    def rows(self, index: Ids | NDArray[np.bool_]) -> Messages:
         """Some of the messages, by place or by flag; a place that is named twice comes twice.
 
         Fields are laid out when they are read: until then those of the messages that they are taken of must stay.
         """
-        places: Ids = np.flatnonzero(which) if which.dtype == np.bool_ else which.astype(np.int64, copy=False)
+        places: Ids = np.flatnonzero(index) if index.dtype == np.bool_ else index.astype(np.int64, copy=False)
         last = len(places) - 1
         ends = last + 1 == len(self) and (last < 0 or (places[0] == 0 and places[last] == last))
         if ends and bool((places == np.arange(len(places))).all()):
@@ -364,13 +364,13 @@ class Messages:
 
     def laid_out(self) -> Messages:
         """The same with arrays alone."""
-        kept = dict(self.fields)
-        if not any(isinstance(value, LazyArray) for value in kept.values()):
+        fields = dict(self.fields)
+        if not any(isinstance(value, LazyArray) for value in fields.values()):
             return self
-        return replace(self, fields={name: np.asarray(value) for name, value in kept.items()})
+        return replace(self, fields={name: np.asarray(value) for name, value in fields.items()})
 
     def read_only(self, *, own: bool) -> Messages:
-        """The same with fields that nobody can write to; copies of them if they must be a recording's own."""
+        """The same with fields that no party can write to; copies of them if they must be a recording's own."""
         if isinstance(self.fields, _LazyRows) and not own:
             return self
         fields = {}
@@ -378,15 +378,15 @@ class Messages:
             if isinstance(value, LazyArray) and not own:
                 fields[name] = value
                 continue
-            kept = _own_copy(value, self.tape_axes) if own else value.view()
-            kept.flags.writeable = False
-            fields[name] = kept
+            copy = _own_copy(value, self.tape_axes) if own else value.view()
+            copy.flags.writeable = False
+            fields[name] = copy
         ends = self.senders, self.receivers
         return Messages(self.phase, self.step, *ends, Fields(fields), self.tape_axes, self.overhead, self.sealed)
 
 
 def is_frozen(value: Array) -> bool:
-    """Whether an array is one that nobody can write to, not even by way of its base."""
+    """Whether an array is one that no party can write to, not even via its base."""
     base = value.base
     owned = base is None or isinstance(base, bytes) or (isinstance(base, np.ndarray) and is_frozen(base))
     return owned and not value.flags.writeable

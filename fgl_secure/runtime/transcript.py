@@ -464,8 +464,8 @@ class _ObserverView:
         ends = ends.laid_out()
         observers = observer_of[ends.receivers]
         seen = np.flatnonzero(observers >= 0)
-        # The order in which a scheme lays out its messages is nothing that anybody receives, and may tell who sent what
-        # for whom: a view is in an order that its own columns give.
+        # The order in which a scheme lays out its messages is nothing that any party receives, and may tell who sent
+        # what for whom: a view is in an order that its own columns give.
         seen = seen[np.lexsort((ends.senders[seen], ends.receivers[seen]))]
         columns = observers[seen], ends.senders[seen], ends.receivers[seen]
         for column in columns:

@@ -262,7 +262,7 @@ def clustered_advantage(
 def pair_advantage(
     is_read: npt.NDArray[np.bool_],
     edges: npt.NDArray[np.integer],
-    wrong: npt.NDArray[np.integer],
+    false_claims: npt.NDArray[np.integer],
     others: int,
     n_nodes: int,
     seed: int,
@@ -273,7 +273,7 @@ def pair_advantage(
     Args:
         is_read: bool [m], which edges are claimed.
         edges: int [2, m], their ends.
-        wrong: int [2, k], the ends of claims that are none.
+        false_claims: int [2, k], the ends of claims that are none.
         others: how many pairs are none.
         n_nodes: number of nodes of the graph.
         seed: of the resampling.
@@ -282,9 +282,9 @@ def pair_advantage(
     Raises:
         InputError: for arrays of unequal length, wrong kind or out of range, or too few draws.
     """
-    _check_endpoints("wrong", wrong, wrong.shape[1], n_nodes)
+    _check_endpoints("wrong", false_claims, false_claims.shape[1], n_nodes)
     return _difference(
-        _on_edges(is_read, edges, n_nodes, seed, draws), _false_claims(wrong, others, n_nodes, seed, draws)
+        _on_edges(is_read, edges, n_nodes, seed, draws), _false_claims(false_claims, others, n_nodes, seed, draws)
     )
 
 
@@ -401,14 +401,14 @@ def _on_edges(
     return _Rate(float(hit.mean()), shares, max(_kish(degrees) / 2, 1.0), degrees.size, hit.size)
 
 
-def _false_claims(wrong: npt.NDArray[np.integer], others: int, n_nodes: int, seed: int, draws: int) -> _Rate:
+def _false_claims(false_claims: npt.NDArray[np.integer], others: int, n_nodes: int, seed: int, draws: int) -> _Rate:
     """The share of pairs without an edge that are claimed; their number varies with a resample as that of all pairs."""
     if not others:
         return _NOTHING
-    k, halves = wrong.shape[1], max(n_nodes / 2, 1.0)
+    k, halves = false_claims.shape[1], max(n_nodes / 2, 1.0)
     if not k:
         return _Rate(0.0, np.zeros(0), halves, n_nodes, others)
-    pairs = (wrong[0].astype(np.int64), wrong[1].astype(np.int64))
+    pairs = (false_claims[0].astype(np.int64), false_claims[1].astype(np.int64))
     claims = sparse.coo_array((np.ones(k), pairs), shape=(n_nodes, n_nodes)).tocsr()
     shares = []
     for resample in _resamples(n_nodes, seed, max(100, min(draws, _PRODUCTS // k))):

@@ -85,7 +85,7 @@ class _Affine:
 
 
 class Judge:
-    """Exact total variation of views of one protocol; every input is run once, whoever watches.
+    """Exact total variation of views of one protocol; every input is run once, no matter which party watches.
 
     Args:
         protocol: over a prime field of up to 2^20 elements, handling the channel's batch_shape.

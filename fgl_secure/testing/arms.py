@@ -51,10 +51,10 @@ class _RowBlock:
         return int(np.prod(self.item_shape, dtype=np.int64))
 
     def __str__(self) -> str:
-        what = (
+        text = (
             f"{len(self.ends)} of {self.content}, round {self.step.round}, shape {list(self.item_shape)} {self.dtype}"
         )
-        return f"{what}, {self.item_bytes} bytes" if self.item_bytes else what
+        return f"{text}, {self.item_bytes} bytes" if self.item_bytes else text
 
 
 Layout = tuple[_RowBlock, ...]
@@ -106,11 +106,11 @@ def views_of(
         transcript: of the run.
         coalition: who pools views.
         kinds: what else than messages belongs to the view.
-        error: what the run ended with; it is seen by everybody, as incidents are.
+        error: what the run ended with; it is seen by every party, as incidents are.
 
     Raises:
         InputError: for messages whose payload was not recorded: the view would be incomplete.
-        VacuousTestError: for messages of the phases `sealed` and `mixed` whose content was sent to a member: nobody
+        VacuousTestError: for messages of the phases `sealed` and `mixed` whose content was sent to a member: no party
             would look at it.
     """
     view = transcript.view(coalition)
@@ -191,7 +191,7 @@ LAYOUT = "number, order, types and lengths of the messages, incidents and errors
 def align_views(a: Sequence[Views], b: Sequence[Views], parties: Directory, frame: Frame | None = None) -> AlignedViews:
     """Puts the views of two arms over the same columns.
 
-    Where layouts differ between runs, the number of the layout becomes the first column: whoever sees a view sees
+    Where layouts differ between runs, the number of the layout becomes the first column: a party that sees a view sees
     how many messages it has and how long they are.
 
     Args:
@@ -217,11 +217,13 @@ def align_views(a: Sequence[Views], b: Sequence[Views], parties: Directory, fram
     return AlignedViews(_stack(numbered[: len(a)]), _stack(numbered[len(a) :]), labels, (-1, *range(frame.width)), note)
 
 
-def first_difference(some: Sequence[object], others: Sequence[object]) -> str:
+def first_difference(first: Sequence[object], others: Sequence[object]) -> str:
     """Where two layouts or traces part, in words."""
-    index = next((i for i, (x, y) in enumerate(zip(some, others, strict=False)) if x != y), min(len(some), len(others)))
+    index = next(
+        (i for i, (x, y) in enumerate(zip(first, others, strict=False)) if x != y), min(len(first), len(others))
+    )
     first_text, second_text = (
-        str(item[index]) if index < len(item) else "no further message" for item in (some, others)
+        str(item[index]) if index < len(item) else "no further message" for item in (first, others)
     )
     return f"first difference, batch {index}: {first_text} against {second_text}"
 

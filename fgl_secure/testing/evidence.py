@@ -40,7 +40,7 @@ class Evidence:
     Attributes:
         check: what was checked.
         protocol: name of the protocol.
-        observer: the coalition, or whoever else looks.
+        observer: the coalition, or another observer.
         rejected: whether the check found a difference.
         statistic: the figure that decides, with its name.
         detectable: what the check would have detected.

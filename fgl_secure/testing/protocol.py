@@ -118,7 +118,7 @@ class Question:
         if first.shape != second.shape:
             raise InputError(f"inputs_a and inputs_b must have one shape; found {first.shape} and {second.shape}")
         if np.array_equal(first, second):
-            raise InputError("inputs_a and inputs_b must differ; found equal inputs, which nobody can tell apart")
+            raise InputError("inputs_a and inputs_b must differ; found equal inputs, which nothing distinguishes")
         own_rows = protocol.rows_of(members)
         if not np.array_equal(first[own_rows], second[own_rows]):
             differs = np.flatnonzero(own_rows)[

@@ -1,4 +1,4 @@
-"""What everybody on the network sees: how many messages, between whom, when and how long."""
+"""What every party on the network sees: how many messages, between whom, when and how long."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ class Probe:
             )
 
     def _require_read(self, runs: list[Transcript]) -> None:
-        """Two inputs give two transcripts on the same coins, or nobody could ever tell them apart."""
+        """Two inputs give two transcripts on the same coins, or no party could ever tell them apart."""
         first, *others = self.inputs.values()
         others = others or list(_changed_inputs(self.protocol, first, self.coalition))
         if others and all(_same(runs, self.rehearsals.runs(self.protocol, other)) for other in others):
@@ -361,9 +361,9 @@ def _changed_inputs(protocol: Protocol, inputs: Inputs, coalition: tuple[Party, 
             yield other
 
 
-def _same(some: list[Transcript], others: list[Transcript]) -> bool:
+def _same(first: list[Transcript], others: list[Transcript]) -> bool:
     pairs = (
-        (a, b) for one, other in zip(some, others, strict=True) for a, b in zip_longest(one.messages, other.messages)
+        (a, b) for one, other in zip(first, others, strict=True) for a, b in zip_longest(one.messages, other.messages)
     )
     return all(a is not None and b is not None and _same_batch(a, b) for a, b in pairs)
 

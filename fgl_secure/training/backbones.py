@@ -30,18 +30,18 @@ class Degrees:
 
     Attributes:
         full: float [n, 1], number of neighbours in the graph.
-        heard: float [n, 1], number of neighbours that it exchanges messages with.
-        summed: float [n, 1], number of messages in the sum that it gets: `heard`, or 0 where a scheme refuses a sum
+        partners: float [n, 1], number of neighbours that it exchanges messages with.
+        summed: float [n, 1], number of messages in the sum that it gets: `partners`, or 0 where a scheme refuses a sum
             over so few.
     """
 
     full: torch.Tensor
-    heard: torch.Tensor
+    partners: torch.Tensor
     summed: torch.Tensor
 
     def of(self, members: torch.Tensor) -> Degrees:
         """The degrees of some devices, int64 [k]."""
-        return Degrees(self.full[members], self.heard[members], self.summed[members])
+        return Degrees(self.full[members], self.partners[members], self.summed[members])
 
     def scaled_to_full(self, sums: torch.Tensor) -> torch.Tensor:
         """Return sums [n, d] times full / summed: of all neighbours where all are summed, else estimates of that."""
@@ -53,7 +53,7 @@ _Watch = Callable[[nn.Parameter, torch.Tensor | None, torch.Tensor], None]
 
 
 class MessageLayer(nn.Module, ABC):
-    """One layer of a graph neural network whose neighbourhood sum is somebody else's business.
+    """One layer of a graph neural network whose neighbourhood sum is another party's business.
 
     Attributes:
         watch: told of every product with a parameter and of every bias added, where devices' gradients are needed.
@@ -104,16 +104,16 @@ class MessageLayer(nn.Module, ABC):
         """What a device makes its message of, and keeps until the sum is there: its row h [n, d_in], or more of it."""
         return h
 
-    def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def message(self, state: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """What a device sends, of what it keeps: float [n, d_out]."""
-        return self.project(kept, self.message_weight) * self.source_scale(degrees)
+        return self.project(state, self.message_weight) * self.source_scale(degrees)
 
     def raw_message(self, h: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """What a device sends where the sum is projected by its target, so that it outlives the weights: [n, d_in]."""
         return h * self.source_scale(degrees)
 
     @abstractmethod
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """What a device makes of what it kept and of the sum [n, d_out] of its neighbours' messages."""
 
 
@@ -148,9 +148,9 @@ class _ProjectionLayer(MessageLayer):
         """The projected row."""
         return self.project(h, self.weight)
 
-    def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def message(self, state: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """See `MessageLayer.message`."""
-        return kept * self.source_scale(degrees)
+        return state * self.source_scale(degrees)
 
 
 class GCNLayer(_ProjectionLayer):
@@ -161,12 +161,12 @@ class GCNLayer(_ProjectionLayer):
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """One over the root of the own degree + 1."""
-        return torch.rsqrt(degrees.heard + 1)
+        return torch.rsqrt(degrees.partners + 1)
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Adds the own row, divides by the root of the number of summed rows + 1 and adds the bias."""
         root = torch.sqrt(degrees.summed + 1)
-        return self.shift((sums + kept / root) / root, self.bias)
+        return self.shift((sums + state / root) / root, self.bias)
 
 
 class GatedGCNLayer(GCNLayer):
@@ -187,13 +187,13 @@ class GatedGCNLayer(GCNLayer):
         super().__init__(d_in, d_out)
         self.gate = nn.Parameter(torch.zeros(1, 1))
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Both readings, mixed by the gate, and the bias."""
         near = torch.minimum(degrees.full, degrees.summed)
         share = near / degrees.summed.clamp(min=1)
         root, most = torch.sqrt(near + 1), torch.sqrt(degrees.summed + 1)
-        trusting = (sums + kept / most) / most
-        wary = (share**2 * sums + (1 + (1 - share) * near) * kept / root) / root
+        trusting = (sums + state / most) / most
+        wary = (share**2 * sums + (1 + (1 - share) * near) * state / root) / root
         filled = (near < degrees.summed).to(sums.dtype)
         gate = torch.sigmoid(self.START + self.project(self.GAIN * filled, self.gate))
         return self.shift(trusting + filled * gate * (wary - trusting), self.bias)
@@ -212,9 +212,9 @@ class GCNWithoutLoopsLayer(_ProjectionLayer):
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """One over the root of the own degree (Eq. 2)."""
-        return torch.rsqrt(degrees.heard.clamp(min=1))
+        return torch.rsqrt(degrees.partners.clamp(min=1))
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002
         """Divides by the root of the number of summed rows and adds the bias (Eq. 3)."""
         return self.shift(sums * torch.rsqrt(degrees.summed.clamp(min=1)), self.bias)
 
@@ -234,10 +234,10 @@ class PublishedGCNLayer(_ProjectionLayer):
         """One over the root of the full degree + 1."""
         return torch.rsqrt(degrees.full + 1)
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Adds the own row unscaled, and divides by sqrt(received + 2) (received + 1)."""
         received = degrees.summed
-        return self.shift((sums + kept) / (torch.sqrt(received + 2) * (received + 1)), self.bias)
+        return self.shift((sums + state) / (torch.sqrt(received + 2) * (received + 1)), self.bias)
 
 
 class SAGELayer(MessageLayer):
@@ -255,11 +255,11 @@ class SAGELayer(MessageLayer):
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """1: the target takes the mean."""
-        return torch.ones_like(degrees.heard)
+        return torch.ones_like(degrees.partners)
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Divides the sum by the number of messages and adds the own projection and the bias."""
-        return self.shift(sums / degrees.summed.clamp(min=1) + self.project(kept, self.own_weight), self.bias)
+        return self.shift(sums / degrees.summed.clamp(min=1) + self.project(state, self.own_weight), self.bias)
 
 
 class GINLayer(_ProjectionLayer):
@@ -280,11 +280,11 @@ class GINLayer(_ProjectionLayer):
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """1: nothing weighs."""
-        return torch.ones_like(degrees.heard)
+        return torch.ones_like(degrees.partners)
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """The perceptron of the own row and of the sum over all neighbours."""
-        h = self.shift((1 + self.eps) * kept + degrees.scaled_to_full(sums), self.bias)
+        h = self.shift((1 + self.eps) * state + degrees.scaled_to_full(sums), self.bias)
         for weight, bias in zip(self.weights, self.biases, strict=True):
             h = self.shift(self.project(torch.relu(h), weight), bias)
         return h
@@ -309,20 +309,20 @@ class PublishedSAGELayer(MessageLayer):
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """1: the target takes the mean."""
-        return torch.ones_like(degrees.heard)
+        return torch.ones_like(degrees.partners)
 
     def local_state(self, h: torch.Tensor) -> torch.Tensor:
         """The row by either weight, [n, 2 d_out]: the second one goes into means, the own one's too."""
         return torch.cat([self.project(h, self.own_weight), self.project(h, self.neighbour_weight)], dim=1)
 
-    def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # no scale
+    def message(self, state: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # no scale
         """What a device sends: float [n, d_out]."""
-        return kept[:, self.message_width :]
+        return state[:, self.message_width :]
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """The own projection, the mean of received + 1 rows and the bias, as chances."""
-        own, among = kept.chunk(2, dim=1)
-        return torch.softmax(self.shift(own + (sums + among) / (degrees.summed + 1), self.bias), dim=1)
+        self_rows, among = state.chunk(2, dim=1)
+        return torch.softmax(self.shift(self_rows + (sums + among) / (degrees.summed + 1), self.bias), dim=1)
 
 
 class GATLayer(MessageLayer):
@@ -332,8 +332,8 @@ class GATLayer(MessageLayer):
     no sum. Of x = a_s^T W h_u + a_t^T W h_v the score log(e^x + e^(x/5)) is LeakyReLU's soft maximum, and its
     exponential e^x + e^(x/5) comes apart: a source sends its projected row and a 1, once times e^s and once times
     e^(s/5) with s its own part of x, and a target weighs the two sums by its own part and divides by what the ones
-    became. Each part of x is kept within 2 in magnitude by tanh, and 2 of it is the target's, so that nobody sends more
-    than its projected row. The device's own row is added on the spot and never sent.
+    became. Each part of x is kept within 2 in magnitude by tanh, and 2 of it is the target's, so that no party sends
+    more than its projected row. The device's own row is added on the spot and never sent.
 
     A device that gets a sum sees 2 (d_out + 1) numbers where a graph convolution's has d_out.
 
@@ -360,23 +360,23 @@ class GATLayer(MessageLayer):
 
     def source_scale(self, degrees: Degrees) -> torch.Tensor:
         """1: attention weighs."""
-        return torch.ones_like(degrees.heard)
+        return torch.ones_like(degrees.partners)
 
     def local_state(self, h: torch.Tensor) -> torch.Tensor:
         """The projected row, and behind it what of it goes into sums: [n, 3 d_out + 2]."""
         projected = self.project(h, self.weight)
         return torch.cat([projected, self._weigh(projected)], dim=1)
 
-    def message(self, kept: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # attention weighs
+    def message(self, state: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # attention weighs
         """What a device sends: float [n, 2 (d_out + 1)]."""
-        return kept[:, self.weight.shape[1] :]
+        return state[:, self.weight.shape[1] :]
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # as above
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:  # noqa: ARG002  # as above
         """The mean of the neighbours' projected rows and the own one, weighed by attention, and the bias."""
-        projected, weighed = kept[:, : self.weight.shape[1]], kept[:, self.weight.shape[1] :]
+        projected, weighed = state[:, : self.weight.shape[1]], state[:, self.weight.shape[1] :]
         steep, flat = (sums + weighed).chunk(2, dim=1)
-        own = SCORE * (torch.tanh(self.project(projected, self.target)) + 1)
-        mixed = torch.exp(own) * steep + torch.exp(SLOPE * own) * flat
+        attention = SCORE * (torch.tanh(self.project(projected, self.target)) + 1)
+        mixed = torch.exp(attention) * steep + torch.exp(SLOPE * attention) * flat
         return self.shift(mixed[:, :-1] / mixed[:, -1:], self.bias)
 
     def _weigh(self, projected: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,7 @@ BEGINNING = 1
 HAND_DOWN = "hand down"
 """No sum: a silo sends its devices the model, of which sizes alone are kept."""
 EXCHANGE = "exchange"
-"""No sum: every silo sends each other one rows in the clear."""
+"""No sum: every silo sends each other one rows in plaintext."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +35,7 @@ class Call:
         rows: what the silo adds: of its devices float [m, d], or a vector of its own, int64 [P].
         bound: largest magnitude of an entry of a vector of integers; 0 for elements of a scheme's field.
         sizes: in the place of rows, of the gradients that its devices hand to it: layer and entries of each parameter.
-        factors: these gradients, parameter by parameter; empty where nobody looks at them.
+        factors: these gradients, parameter by parameter; empty where no party looks at them.
         terms: in the place of rows, for each silo what this one adds to its sum, int64; for itself the length alone.
         grid: what its entries stand for where recordings have reals; None where they have the integers.
         numbers: the same where its entries have few bits, and integers are in digits; None where they have not.

@@ -1,6 +1,6 @@
-"""What a silo's program talks through: sums that somebody is entitled to, and gradients that pass through them.
+"""What a silo's program talks through: sums that a party is entitled to, and gradients that pass through them.
 
-What silos say to each other in the clear they `exchange`, under a phase that reports name.
+What silos say to each other in plaintext they `exchange`, under a phase that reports name.
 
 All silos of a run make the same calls in the same order, as programs on `torch.distributed` do. A call waits until all
 have made it. Who computes the sums, in one process or with a process for each silo, is the driver's business.
@@ -235,7 +235,7 @@ class Collectives:
 
         Args:
             rows: float [m, d], kept as long as the program is.
-            bits: behind the binary point of any of their numbers, at all silos, where everybody knows; else None.
+            bits: behind the binary point of any of their numbers, at all silos, where every party knows; else None.
         """
         if self._collector is None:
             raise InputError("layers must be watched before rows are said not to change; found none")
@@ -245,7 +245,7 @@ class Collectives:
         """Every device's gradient of the watched model goes to the silo, after `backward`.
 
         Where a scheme sums them, the sums take the place of the gradients that the parameters have, 0 where the silo
-        has too few devices; in the clear they stay as they are, for the silo adds up what it gets.
+        has too few devices; in plaintext they stay as they are, for the silo adds up what it gets.
         """
         if self._collector is None:
             raise InputError("layers must be watched before their gradients are handed over; found none")
@@ -292,7 +292,7 @@ class Collectives:
         return grid_for(self._setting.schemes[CLIENTS], self._others)
 
     def required_markers(self, topology: str, k_min: int) -> int:
-        """How many silos must mark an entry of a sum, so that it has k_min summands whoever vanishes after the marks.
+        """How many silos must mark an entry, so that its sum has k_min summands even if others drop out later.
 
         Args:
             topology: of the sums, for clients or for the server.
@@ -309,7 +309,7 @@ class Collectives:
         return self.silo.facts.silos - 1
 
     def exchange(self, phase: MessageKind, sent: Mapping[int, Array], *, layer: int = -1) -> list[Array]:
-        """Every silo sends each other one some rows, in the clear for whoever gets them.
+        """Every silo sends each other one some rows, in plaintext for the receiver.
 
         Args:
             phase: what the rows are; reports name it.
@@ -326,14 +326,14 @@ class Collectives:
         if not sent:
             raise InputError("sent must have rows for at least one other silo, if none of them; found no silo")
         nothing = next(iter(sent.values()))[:0]
-        whole = {silo: sent.get(silo, nothing) for silo in self.silo.others}
-        result: list[Array] = self._call(Call(EXCHANGE, self._clock.step_of(layer), phase=phase, sent=whole))
+        outgoing = {silo: sent.get(silo, nothing) for silo in self.silo.others}
+        result: list[Array] = self._call(Call(EXCHANGE, self._clock.step_of(layer), phase=phase, sent=outgoing))
         return result
 
     def note(
         self, name: str, rows: Callable[[], Array], *, layer: int = -1, final: bool = False, devices: bool = False
     ) -> None:
-        """Takes down what the silo knows, where somebody records it; nothing is sent, and nobody waits.
+        """Takes down what the silo knows, where a party records it; nothing is sent, and no party waits.
 
         Args:
             name: what it is called.
@@ -361,7 +361,7 @@ class Collectives:
     def mean(
         self, values: Array, weight: int, heaviest: int, grid: FixedPoint | None = None, parts: Sequence[int] = ()
     ) -> Floats:
-        """The weighted mean of one vector of each silo; nobody is told the weight of another one.
+        """The weighted mean of one vector of each silo; no party is told the weight of another one.
 
         It is the sum of the vectors times their weights over the sum of the weights, off by half a unit at most. The
         server divides, and tells the mean alone. Under a scheme with a precision parts are rounded to it; see `server`.
@@ -387,8 +387,8 @@ class Collectives:
         exponents = self._ranges.of_entries(values, lengths, grid.bound)
         values = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
-            of, whole = RangedParts(lengths, grid, heaviest), np.array([weight])
-            result, _ = self._low(of.weigh(values, weight), whole, heaviest, of, exponents, mean=True)
+            of, integers = RangedParts(lengths, grid, heaviest), np.array([weight])
+            result, _ = self._low(of.weigh(values, weight), integers, heaviest, of, exponents, mean=True)
             return shrunk(result, -exponents)
         units = np.append(grid.encode(values) * weight, weight)
         bound, step = grid.largest * heaviest, self._clock.next_sum(SERVER)
@@ -464,10 +464,10 @@ class Collectives:
         )
         reals = shrunk(np.asarray(values, dtype=np.float64), exponents)
         if parts and self._rounds:
-            of, kept = RangedParts(check_lengths(parts, index), grid), len(reals) - index
-            whole, most = np.concatenate([grid.encode(reals[index:]), counts]), max(grid.largest, _MOST_COUNT)
-            result, sums = self._low(of.weigh(reals[:index]), whole, most, of, exponents[:index], output=output)
-            return shrunk(np.concatenate([result, grid.decode(sums[:kept])]), -exponents), sums[kept:]
+            of, count = RangedParts(check_lengths(parts, index), grid), len(reals) - index
+            integers, most = np.concatenate([grid.encode(reals[index:]), counts]), max(grid.largest, _MOST_COUNT)
+            result, sums = self._low(of.weigh(reals[:index]), integers, most, of, exponents[:index], output=output)
+            return shrunk(np.concatenate([result, grid.decode(sums[:count])]), -exponents), sums[count:]
         rows = np.concatenate([grid.encode(reals), counts])
         step, code = self._clock.next_sum(SERVER), given_grid if output is None else grid
         total: Ids = self._call(Call(SERVER, step, rows, grid.largest, grid=code, counts=len(counts), output=output))
@@ -482,7 +482,7 @@ class Collectives:
     def _low(
         self,
         values: Floats,
-        whole: Ids,
+        integers: Ids,
         most: int,
         of: RangedParts,
         exponents: Ids,
@@ -492,7 +492,7 @@ class Collectives:
     ) -> tuple[Floats, Ids]:
         """Sums or means of numbers at few bits, and sums of integers; see `LowSums`."""
         steps, ask = (self._clock.next_sum(SERVER), self._clock.next_sum(SERVER)), self._call
-        return self._low_sums(values, whole, most, of, steps, ask, mean=mean, output=output, exponents=exponents)
+        return self._low_sums(values, integers, most, of, steps, ask, mean=mean, output=output, exponents=exponents)
 
     def state(self) -> dict[str, Array]:
         """What is kept from round to round, as arrays by name; secret, for this silo alone."""

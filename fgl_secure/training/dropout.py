@@ -13,14 +13,14 @@ class CoinDropout:
     Args:
         rate: probability of dropping a unit.
         seed: repeats the coins.
-        among: int64 [m], where some come with m rows that are these of all `everybody` rows: what is dropped of them is
+        among: int64 [m], where some come with m rows that are these of all `total` rows: what is dropped of them is
             what would be dropped with all rows present. Other numbers of rows are taken as they are.
-        everybody: how many rows all are.
+        total: how many rows all are.
     """
 
-    def __init__(self, rate: float, seed: int, among: torch.Tensor | None = None, everybody: int = 0) -> None:
+    def __init__(self, rate: float, seed: int, among: torch.Tensor | None = None, total: int = 0) -> None:
         self._rate, self._coins = rate, torch.Generator().manual_seed(seed)
-        self._among, self._everybody = among, everybody
+        self._among, self._everybody = among, total
 
     @property
     def position(self) -> NDArray[np.uint8]:
@@ -35,8 +35,8 @@ class CoinDropout:
         """Drops units of [n, d] and scales up the others, while training; otherwise changes nothing."""
         if not (training and self._rate):
             return hidden
-        some = self._among if self._among is not None and len(self._among) == len(hidden) else None
-        shape = hidden.shape if some is None else (self._everybody, hidden.shape[1])
+        members = self._among if self._among is not None and len(self._among) == len(hidden) else None
+        shape = hidden.shape if members is None else (self._everybody, hidden.shape[1])
         draws = torch.rand(shape, generator=self._coins).to(hidden.device)
-        mask = (draws if some is None else draws[some]) >= self._rate
+        mask = (draws if members is None else draws[members]) >= self._rate
         return hidden * mask / (1 - self._rate)

@@ -2,7 +2,7 @@
 
 A device's gradient of a weight matrix is a sum of outer products, one for each row that it multiplied with the matrix:
 of that row, and of the gradient that came back. Matrices are laid out only where a message has to be one. Gradients go
-in the clear, as published, or under a scheme by which the silo learns their sum alone: dense, or as coded products.
+in plaintext, as published, or under a scheme by which the silo learns their sum alone: dense, or as coded products.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DeviceFactors:
         right: float32 [t, m, d_out], the gradients of each device's products, or of what the bias was added to.
         is_bias: whether the parameter is a bias.
         static: whether the rows on the left never change, as the number 1 of a bias.
-        left_bits: behind the binary point of static rows on the left, where everybody knows; see `OuterProduct`.
+        left_bits: behind the binary point of static rows on the left, where every party knows; see `OuterProduct`.
     """
 
     layer: int
@@ -79,7 +79,7 @@ class Factors:
         order: int64 [n], the position of each device when silos stand one after the other.
         is_bias: whether the parameter is a bias.
         static: whether the rows on the left never change, as the number 1 of a bias.
-        left_bits: behind the binary point of static rows on the left, where everybody knows; see `OuterProduct`.
+        left_bits: behind the binary point of static rows on the left, where every party knows; see `OuterProduct`.
     """
 
     layer: int
@@ -145,7 +145,7 @@ class Collector:
 
     def __init__(self, layers: nn.ModuleList, *, alone: bool = False) -> None:
         self.collects = True
-        self._found: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
+        self._operands: dict[int, list[tuple[torch.Tensor | None, torch.Tensor]]] = {}
         self._unchanging: list[tuple[torch.Tensor, int | None]] = []
         self._order = [(number, p) for number, layer in enumerate(layers) for p in layer.parameters()]
         for layer in layers:
@@ -158,7 +158,7 @@ class Collector:
             product.register_hook(partial(self._note, id(parameter), left))  # type: ignore[no-untyped-call]
 
     def _note(self, parameter: int, left: torch.Tensor | None, right: torch.Tensor) -> None:
-        self._found.setdefault(parameter, []).append((left, right.detach()))
+        self._operands.setdefault(parameter, []).append((left, right.detach()))
 
     def unchanging(self, rows: torch.Tensor, bits: int | None = None) -> None:
         """Notes that these rows [m, d_in] never change, and how many bits they have behind the point, where known."""
@@ -172,7 +172,7 @@ class Collector:
         Raises:
             InputError: a layer used a parameter in another way than by `MessageLayer.project` and `shift`.
         """
-        result, self._found = self._found, {}
+        result, self._operands = self._operands, {}
         layer = next((number for number, parameter in self._order if id(parameter) not in result), None)
         if layer is not None:
             raise InputError(
@@ -190,8 +190,8 @@ class Collector:
     def put(self, gradients: list[NDArray[np.float64]]) -> None:
         """Replaces the gradients of the model by sums that arrived: one flat array a parameter."""
         for (_, parameter), arrived in zip(self._order, gradients, strict=True):
-            own = torch.from_numpy(arrived.reshape(parameter.shape))
-            parameter.grad = own.to(dtype=parameter.dtype, device=parameter.device)
+            gradient = torch.from_numpy(arrived.reshape(parameter.shape))
+            parameter.grad = gradient.to(dtype=parameter.dtype, device=parameter.device)
 
 
 def _place(rows: torch.Tensor) -> object:
@@ -255,7 +255,7 @@ def member_sums(parties: Directory, silo_of: NDArray[np.int64], width: int | Non
 
 
 def sums_members(scheme: Scheme, topology: Topology) -> bool:
-    """Whether gradients go in under a scheme, and not in the clear: it serves them, and over a field."""
+    """Whether gradients go in under a scheme, and not in plaintext: it serves them, and over a field."""
     return scheme.refuses(topology) is None and scheme.encoding(topology) is not None
 
 
@@ -383,7 +383,7 @@ class HostedMembers:
     """Sums over the devices of a silo that hosts them, to the bits that a scheme between them and the silo gives.
 
     Args:
-        scheme: what would sum; None leaves rows in the clear.
+        scheme: what would sum; None leaves rows in plaintext.
         sizes: devices of each silo.
         silo: whose these are.
     """
@@ -414,10 +414,10 @@ class HostedMembers:
         return np.asarray(fixed.decode(total * self._answered))
 
     def gradients(self, factors: Sequence[DeviceFactors]) -> list[NDArray[np.float64]] | None:
-        """The sums of gradients, parameter by parameter; None where they are in the clear.
+        """The sums of gradients, parameter by parameter; None where they are in plaintext.
 
         Raises:
-            InputError: a row has more bits behind the binary point than everybody is told.
+            InputError: a row has more bits behind the binary point than every party is told.
             FieldRangeError: a factor, or the product of two entries of one device, is beyond its bound.
         """
         fixed = self._encoding(None)

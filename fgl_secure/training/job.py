@@ -31,7 +31,7 @@ class Task:
 
     Attributes:
         make: makes a silo's program.
-        schemes: by topology, those of all its collectives; what is not there is in the clear, or not there at all.
+        schemes: by topology, those of all its collectives; what is not there is in plaintext, or not there at all.
         rounds: most rounds.
         width: most entries of a row that goes to neighbours.
         between: whether silos add up beforehand what their nodes send to a node of another silo.
@@ -57,7 +57,7 @@ class Job:
     Attributes:
         task: what all silos do.
         graph: who has what.
-        heard: the graph along whose edges rows travel; all of them unless given.
+        message_graph: the graph along whose edges rows travel; all of them unless given.
         settle: has silos agree, over the channel, on what they add up beforehand; for tasks with `between`.
         shares: what silos hold, in their order; cut out of the graph unless given.
         driver: of all silos in one process.
@@ -67,7 +67,7 @@ class Job:
 
     task: Task
     graph: FederatedGraph
-    heard: FederatedGraph | None = None
+    message_graph: FederatedGraph | None = None
     settle: Callable[[Channel], Between | None] = _settled_before
     shares: tuple[Silo, ...] = ()
     driver: type[OneProcess] = field(default=OneProcess)
@@ -78,14 +78,14 @@ class Job:
     def complete_task(self) -> Task:
         """The task, with what a scheme of neighbours' sums works out of public numbers: silos hold no whole graph."""
         scheme = self.task.schemes.get(NEIGHBOURS)
-        rules = None if scheme is None else scheme.partnering(neighbour_sums(self.heard or self.graph))
+        rules = None if scheme is None else scheme.partnering(neighbour_sums(self.message_graph or self.graph))
         if scheme is None or rules is None:
             return self.task
         return replace(self.task, schemes={**self.task.schemes, NEIGHBOURS: scheme.among(rules)})
 
     def share(self, silo: int) -> Silo:
         """What a silo holds."""
-        return self.shares[silo] if self.shares else Silo.of(self.graph, silo, self.heard)
+        return self.shares[silo] if self.shares else Silo.of(self.graph, silo, self.message_graph)
 
     def channel(self, coins: Coins | None = None, recording: Recording | None = None) -> Channel:
         """A channel between all parties.
@@ -112,9 +112,9 @@ class Job:
             self.graph,
             task.schemes,
             channel,
-            lambda talk: task.make(talk, channel.coins),
+            lambda comm: task.make(comm, channel.coins),
             width=task.width,
-            heard=self.heard,
+            message_graph=self.message_graph,
             between=self.settle(channel),
             shares=self.shares,
             crossing=task.crossing,

@@ -57,7 +57,7 @@ class Scores:
     Attributes:
         best: int64 [COUNTS or more], the sums of all silos' counts at the best round.
         best_round: how many rounds it was after; -1 before any.
-        own: int64 as `best`, this silo's counts at the best round, which nobody else is told.
+        own: int64 as `best`, this silo's counts at the best round, which no other party is told.
     """
 
     def __init__(self, selection: Selection | None, *, less: bool = False) -> None:
@@ -92,7 +92,7 @@ class Scores:
     def report(self) -> dict[str, Array]:
         """The selected round, and shares of correct predictions there, float64; NaN without any prediction.
 
-        "own test" is of the silo's own nodes, which nobody else is told.
+        "own test" is of the silo's own nodes, which no other party is told.
         """
         counts = {"validation": self.best[:2], "test": self.best[2:COUNTS], "own test": self.own[2:COUNTS]}
         return {
@@ -249,7 +249,7 @@ class TrainingRounds(Program):
     """A program that trains, keeps the best round, and stops where nothing has been gained for long.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         epochs: most rounds.
         selection: which accuracy picks the reported round.
         patience: rounds without improvement after which training stops; None never stops early.
@@ -258,8 +258,8 @@ class TrainingRounds(Program):
         class Rounds(TrainingRounds): ...  # whole in examples/own/label_propagation.py
     """
 
-    def __init__(self, talk: Collectives, epochs: int, selection: Selection | None, patience: int | None) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, epochs: int, selection: Selection | None, patience: int | None) -> None:
+        super().__init__(comm)
         self._epochs, self._patience = epochs, patience
         self._scores = Scores(selection)
         self._spent = False
@@ -274,7 +274,7 @@ class TrainingRounds(Program):
 
     @abstractmethod
     def judge(self, number: int) -> Figures | None:
-        """The figures of the models after so many rounds, whose loss is of no account; None if nobody looks again."""
+        """The figures of the models after so many rounds, whose loss is of no account; None if no party looks again."""
 
     def round(self, number: int) -> bool:
         """A round of training, or the last look at the models where there is none: see `Program.round`."""
@@ -315,10 +315,10 @@ class TrainingRounds(Program):
         """
         marks = self.marks(predicted)
         own_losses = np.zeros(len(marks), dtype=np.float32) if losses is None else losses
-        members = self.talk.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
+        members = self.comm.members(np.concatenate([np.asarray(own_losses, dtype=np.float32)[:, None], marks], axis=1))
         facts, counts = self.silo.facts, np.rint(members[1:] * self.count_scales).astype(np.int64)
         row, parts = np.append(values, members[0] / max(facts.labelled, 1)), (len(values),) * bool(len(values))
-        sums, everybodys = self.talk.server(row, counts, parts=parts)
+        sums, everybodys = self.comm.server(row, counts, parts=parts)
         return sums[:-1] / facts.silos, Figures(float(sums[-1]), everybodys, counts)
 
     def figures(self, own: Counts, loss: float = 0.0, weight: int = 0) -> Figures:
@@ -330,8 +330,8 @@ class TrainingRounds(Program):
             weight: what it counts in the mean over all silos.
         """
         labelled = max(self.silo.facts.labelled, 1)
-        with self.talk.evaluation():
-            total, sums = self.talk.server(np.array([loss * weight / labelled]), np.append(own, weight))
+        with self.comm.evaluation():
+            total, sums = self.comm.server(np.array([loss * weight / labelled]), np.append(own, weight))
         return Figures(float(total[0]) * labelled / max(int(sums[-1]), 1), sums[:-1], own)
 
     @property

@@ -136,9 +136,9 @@ class SageModel(NodeModel):
         hidden: torch.Tensor = (
             graph.rows @ self.own[0] + graph.neighbours @ (graph.rows @ self.told[0]) + self.biases[0]
         )
-        for own, neighbour_weight, bias in zip(self.own[1:], self.told[1:], self.biases[1:], strict=True):
+        for self_weight, neighbour_weight, bias in zip(self.own[1:], self.told[1:], self.biases[1:], strict=True):
             hidden = dropout(torch.relu(hidden), training=self.training)
-            hidden = hidden @ own + graph.neighbours @ (hidden @ neighbour_weight) + bias
+            hidden = hidden @ self_weight + graph.neighbours @ (hidden @ neighbour_weight) + bias
         return hidden
 
 
@@ -303,7 +303,7 @@ class Learner:
     """A model that every client has, and takes steps on.
 
     Args:
-        talk: sums over clients.
+        comm: sums over clients.
         model: with its initial weights, the same for every client.
         local: what a client does in a round.
         dropout: of the client.
@@ -311,10 +311,10 @@ class Learner:
     """
 
     def __init__(
-        self, talk: Collectives, model: NodeModel, local: LocalSteps, dropout: CoinDropout, device: torch.device
+        self, comm: Collectives, model: NodeModel, local: LocalSteps, dropout: CoinDropout, device: torch.device
     ) -> None:
-        silo = talk.silo
-        self._talk, self.model, self._local, self._dropout = talk, model.to(device), local, dropout
+        silo = comm.silo
+        self._comm, self.model, self._local, self._dropout = comm, model.to(device), local, dropout
         self._optimiser = self._fresh()
         self._training = torch.from_numpy(np.flatnonzero(silo.train)).to(device)
         self._labels = torch.from_numpy(silo.labels[silo.train]).to(device)
@@ -333,11 +333,11 @@ class Learner:
             self._optimiser = self._fresh()
         self.model.train()
         losses = [self._one_step(graph) for _ in range(self._local.steps if self.training_nodes else 0)]
-        weight = self.training_nodes / self._talk.silo.facts.nodes
+        weight = self.training_nodes / self._comm.silo.facts.nodes
         shared = self.model.shared_parameters
         row = np.append(weight * flat(shared), weight)
         parts = [parameter.numel() for parameter in shared]
-        sums, _ = self._talk.server(row, grid=self._talk.grid(FRACTION_BITS), parts=parts)
+        sums, _ = self._comm.server(row, grid=self._comm.grid(FRACTION_BITS), parts=parts)
         overwrite(shared, (sums[:-1] / sums[-1]).astype(np.float32))
         return losses[0] if losses else 0.0
 
@@ -352,7 +352,7 @@ class Learner:
         """int64 [m], what the model predicts for the own nodes, which come first in the graph."""
         self.model.eval()
         with torch.no_grad():
-            scores = self.model(graph, self._dropout)[: len(self._talk.silo.nodes)]
+            scores = self.model(graph, self._dropout)[: len(self._comm.silo.nodes)]
         result: Ids = scores.argmax(dim=1).cpu().numpy()
         return result
 
@@ -380,7 +380,7 @@ class AveragedRounds(TrainingRounds):
     """One client's part in training a model on its own graph; models are scored before each round and after the last.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         model: with its initial weights, the same for every client.
         seed: of dropout and all else that is drawn.
@@ -389,25 +389,25 @@ class AveragedRounds(TrainingRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: AveragedPreset,
         model: NodeModel,
         *,
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        super().__init__(talk, preset.epochs, preset.selection, preset.patience)
+        super().__init__(comm, preset.epochs, preset.selection, preset.patience)
         self.seed, self.device = seed, device or torch.device("cpu")
         local = LocalSteps(
             preset.learning_rate, preset.weight_decay, preset.keep_moments, preset.local_steps, preset.descent
         )
         dropout = CoinDropout(preset.dropout, seed + APART * (1 + self.silo.silo))
-        self.learner = Learner(talk, model, local, dropout, self.device)
+        self.learner = Learner(comm, model, local, dropout, self.device)
         self._graph: Surroundings | None = None
 
     @abstractmethod
     def surroundings(self) -> Surroundings:
-        """What the client computes on; its own nodes come first. Nobody is asked any more."""
+        """What the client computes on; its own nodes come first. No party is asked any more."""
 
     @property
     def graph(self) -> Surroundings:

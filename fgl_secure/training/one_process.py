@@ -57,7 +57,7 @@ def open_neighbours(
 
 
 def most_terms(scheme: Scheme, sums: Grouping) -> int:
-    """Most rows in one sum over neighbours, either way, by what everybody knows: D where devices agree on partners.
+    """Most rows in one sum over neighbours, either way, by what every party knows: D where devices agree on partners.
 
     Args:
         scheme: computes the sums.
@@ -76,7 +76,7 @@ Intermediary = Callable[["OneProcess", list[Call]], Sequence[Any]]
 
 
 class _ClearGradients:
-    """Every device sends its gradient to its silo in the clear: HiFGL holds gradients not to be private (4.3).
+    """Every device sends its gradient to its silo in plaintext: HiFGL holds gradients not to be private (4.3).
 
     Args:
         channel: between devices and silos.
@@ -140,11 +140,11 @@ class OneProcess:
 
     Args:
         graph: who has what.
-        schemes: by topology; what is not there is in the clear.
+        schemes: by topology; what is not there is in plaintext.
         channel: between the parties of `hierarchy_of(graph, ...)` and the helpers of all schemes.
         make: makes a silo's program.
         width: most entries of a row that devices send their neighbours.
-        heard: the graph along whose edges these rows travel; all of them unless given.
+        message_graph: the graph along whose edges these rows travel; all of them unless given.
         between: what silos add up beforehand; None where devices send rows of their own.
         shares: what silos hold, in their order; cut out of the graph unless given.
         crossing: whether rows travel between silos alone, and silos add up inside themselves.
@@ -168,7 +168,7 @@ class OneProcess:
         make: _Make,
         *,
         width: int = 1,
-        heard: FederatedGraph | None = None,
+        message_graph: FederatedGraph | None = None,
         between: Between | None = None,
         shares: Sequence[Silo] = (),
         crossing: bool = False,
@@ -179,11 +179,12 @@ class OneProcess:
         self._clients = schemes.get(CLIENTS, Plaintext())
         self._server, members = schemes.get(SERVER, Plaintext()), schemes.get(MEMBERS)
         serves = members is not None and sums_members(members, member_sums(channel.parties, graph.silo_of))
-        scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), shares or Silo.all_of(graph, heard)
+        scheme, shares = schemes.get(NEIGHBOURS, Plaintext()), shares or Silo.all_of(graph, message_graph)
         if between is None and not crossing:
-            self._neighbours = open_neighbours(scheme, neighbour_sums(heard or graph), width, channel)
+            self._neighbours = open_neighbours(scheme, neighbour_sums(message_graph or graph), width, channel)
         else:  # of as many rows as all processes know of
-            grouping = neighbour_sums(heard or graph, crossing=crossing) if between is None else between.grouping
+            along = message_graph or graph
+            grouping = neighbour_sums(along, crossing=crossing) if between is None else between.grouping
             fixed = scheme.fixed_point(
                 most_rows(graph.num_silos) if between else max(shares[0].facts.largest_degree, 1)
             )
@@ -224,7 +225,7 @@ class OneProcess:
             )
             for silo, rows in zip(shares, self._rows, strict=True)
         ]
-        self.programs = tuple(make(talk) for talk in self._talks)
+        self.programs = tuple(make(comm) for comm in self._talks)
 
     def _looks_at(self, step: Step) -> bool:
         return self._gradients is not None or self._clear.looks_at(step)
@@ -241,9 +242,9 @@ class OneProcess:
         return bool(result[0])
 
     def _together(self, number: int | None, works: Sequence[Callable[[], Any]]) -> list[Any]:
-        def make_work(talk: Collectives, work: Callable[[], Any]) -> Callable[[AnswerCall], Any]:
+        def make_work(comm: Collectives, work: Callable[[], Any]) -> Callable[[AnswerCall], Any]:
             def do(ask: AnswerCall) -> Any:
-                talk.start(number, ask)
+                comm.start(number, ask)
                 return work()
 
             return do
@@ -295,7 +296,7 @@ class OneProcess:
         """
         first = calls[0]
         if first.topology == HAND_DOWN:
-            return self._handed_down(first)
+            return self._send_model(first)
         if first.topology == MEMBERS and first.sizes:
             return self._gradients_of(calls)
         if first.topology == CLIENTS:
@@ -402,7 +403,7 @@ class OneProcess:
                 result[key // len(calls)][key % len(calls)] = rows
         return result
 
-    def _handed_down(self, call: Call) -> list[None]:
+    def _send_model(self, call: Call) -> list[None]:
         devices, silos = self._channel.parties.ids(Role.DEVICE), self._channel.parties.ids(Role.SILO)[self._silo_of]
         ((_, entries),) = call.sizes
         self._channel.send_sizes(Phase.MODEL, call.step, silos, devices, FLOAT_BYTES * entries)

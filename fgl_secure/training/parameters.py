@@ -54,8 +54,8 @@ LARGE = 2**26
 """Bytes of an array that isn't copied."""
 
 
-def unwritten(values: Array, device: torch.device) -> torch.Tensor:
-    """A tensor of an array that nobody writes into: where it is large, and on the CPU, in the same memory.
+def as_shared_tensor(values: Array, device: torch.device) -> torch.Tensor:
+    """A tensor of an array that no party writes into: where it is large, and on the CPU, in the same memory.
 
     Small ones are copied to where PyTorch puts its own: products of rows elsewhere in memory may differ in a last bit.
     """
@@ -69,7 +69,7 @@ def unwritten(values: Array, device: torch.device) -> torch.Tensor:
 def optimiser_state(optimiser: torch.optim.Optimizer) -> dict[str, Array]:
     """What it keeps of every parameter, by number of the parameter and name."""
     state = optimiser.state_dict()["state"]
-    return {f"{n}/{name}": value.cpu().numpy().copy() for n, kept in state.items() for name, value in kept.items()}
+    return {f"{n}/{name}": value.cpu().numpy().copy() for n, entry in state.items() for name, value in entry.items()}
 
 
 def remind(optimiser: torch.optim.Optimizer, arrays: Arrays) -> None:
@@ -92,8 +92,8 @@ def draw_on(draws: np.random.Generator, where: Array) -> None:
     """Has a generator go on where `generator_state` found another one."""
     first, second, third, fourth, has, rest = where.tolist()
     numbers = {"state": first << 64 | second, "inc": third << 64 | fourth}
-    kept = {"state": numbers, "has_uint32": has, "uinteger": rest}
-    draws.bit_generator.state = {**draws.bit_generator.state, **kept}
+    stored = {"state": numbers, "has_uint32": has, "uinteger": rest}
+    draws.bit_generator.state = {**draws.bit_generator.state, **stored}
 
 
 _WORD = 2**64 - 1
@@ -107,8 +107,8 @@ def flat(tensors: Sequence[torch.Tensor]) -> Array:
 
 def unflatten(values: Array, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Tensors of the same shapes, types and devices as others from their entries one after the other."""
-    whole = torch.from_numpy(np.array(values))
-    parts = torch.split(whole, [tensor.numel() for tensor in like])
+    vector = torch.from_numpy(np.array(values))
+    parts = torch.split(vector, [tensor.numel() for tensor in like])
     return [part.reshape(t.shape).to(dtype=t.dtype, device=t.device) for part, t in zip(parts, like, strict=True)]
 
 

@@ -95,8 +95,8 @@ def note_own_graph(channel: Channel, graph: FederatedGraph) -> None:
     With each edge goes the silo of its other end. A name is what a public list calls a node; here that is its number.
     """
     note_membership(channel, graph.silo_of)
-    silos, everyone = channel.parties.ids(Role.SILO), np.arange(graph.num_devices)
-    channel.note_inputs(OWN_NAMES, Step(0), silos[graph.silo_of], np.stack([everyone, everyone], axis=1))
+    silos, nodes = channel.parties.ids(Role.SILO), np.arange(graph.num_devices)
+    channel.note_inputs(OWN_NAMES, Step(0), silos[graph.silo_of], np.stack([nodes, nodes], axis=1))
     node, neighbour = graph.edges
     ends = np.stack([node, neighbour, graph.silo_of[neighbour]], axis=1)
     channel.note_inputs(OWN_EDGES, Step(0), silos[graph.silo_of[node]], ends)

@@ -27,14 +27,14 @@ class Program(ABC):
     again up to the call that is due, in another process.
 
     Args:
-        talk: the collectives of the run; `talk.silo` is what the silo holds.
+        comm: the collectives of the run; `comm.silo` is what the silo holds.
 
     Attributes:
         kept: arrays that change from round to round, by name. Who keeps more than arrays extends `state` and `restore`.
     """
 
-    def __init__(self, talk: Collectives) -> None:
-        self.talk, self.silo = talk, talk.silo
+    def __init__(self, comm: Collectives) -> None:
+        self.comm, self.silo = comm, comm.silo
         self.kept: dict[str, Array] = {}
 
     def begin(self) -> None:  # noqa: B027  # most have nothing to do
@@ -173,9 +173,9 @@ def in_lockstep(works: Sequence[_Work[_Result]], answer: _Answer) -> list[_Resul
     replies: Sequence[Any] = [None] * len(strands)
     try:
         while True:
-            handed, replies = list(replies), ()
+            pending, replies = list(replies), ()
             for strand in strands:
-                strand.go_on(handed.pop(0))
+                strand.go_on(pending.pop(0))
             calls = _alike([strand.call for strand in strands])
             if not calls:
                 return [strand.result for strand in strands]

@@ -170,9 +170,9 @@ def _gcn(part: Any, copied: _Copy) -> MessageLayer:
 class _SummedSAGELayer(SAGELayer):
     """GraphSAGE with a sum in place of the mean: W_self h + W_neighbour sum(h of neighbours) + b."""
 
-    def update(self, kept: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
+    def update(self, state: torch.Tensor, sums: torch.Tensor, degrees: Degrees) -> torch.Tensor:
         """Adds the own projection and the bias to the sum over all neighbours."""
-        return self.shift(degrees.scaled_to_full(sums) + self.project(kept, self.own_weight), self.bias)
+        return self.shift(degrees.scaled_to_full(sums) + self.project(state, self.own_weight), self.bias)
 
 
 def _sage(part: Any, copied: _Copy) -> MessageLayer:
@@ -238,13 +238,13 @@ def _check_equal(twin: nn.Module, order: list[str], width: int) -> None:
         x, edges = _random_graph(width, nodes, scale, symmetric)
         layers, origins = _layers(twin, order, torch.float64)
         with torch.enable_grad():
-            theirs, own_output = _output(twin, x, edges), _on_whole_graph(layers, x, edges)
+            expected, actual = _output(twin, x, edges), _on_whole_graph(layers, x, edges)
             without = _output(twin, x, edges, learning=False)
-            if own_output.shape == theirs.shape and own_output.shape[1] > 1 and not _near(own_output, theirs):
-                own_output = torch.log_softmax(own_output, dim=1)
-            if own_output.shape == theirs.shape and _near(own_output, theirs) and _near(without, own_output):
-                weights = torch.randn_like(theirs)
-                slopes = _slopes(theirs, weights, origins), _slopes(own_output, weights, list(layers.parameters()))
+            if actual.shape == expected.shape and actual.shape[1] > 1 and not _near(actual, expected):
+                actual = torch.log_softmax(actual, dim=1)
+            if actual.shape == expected.shape and _near(actual, expected) and _near(without, actual):
+                weights = torch.randn_like(expected)
+                slopes = (_slopes(expected, weights, origins), _slopes(actual, weights, list(layers.parameters())))
                 if all(_near(our, their.t()) for their, our in zip(*slopes, strict=True)):
                     continue
         raise InputError(
@@ -303,7 +303,7 @@ def _on_whole_graph(layers: Iterable[Any], x: torch.Tensor, edges: torch.Tensor)
     received = torch.bincount(edges[1], minlength=len(x))[:, None].to(x.dtype)
     h, degrees = x, Degrees(received, received, received)
     for number, layer in enumerate(layers):
-        kept = layer.local_state(h if number == 0 else torch.relu(h))
-        messages = layer.message(kept, degrees)
-        h = layer.update(kept, torch.zeros_like(messages).index_add(0, edges[1], messages[edges[0]]), degrees)
+        state = layer.local_state(h if number == 0 else torch.relu(h))
+        messages = layer.message(state, degrees)
+        h = layer.update(state, torch.zeros_like(messages).index_add(0, edges[1], messages[edges[0]]), degrees)
     return h

@@ -42,7 +42,7 @@ _LABEL = b"fgl-secure rounding/v1"
 
 
 class StepCoins(Coins):
-    """A silo's coins for one step, which are the same where its round is run again: nobody else knows its key.
+    """A silo's coins for one step, which are the same where its round is run again: no other party knows its key.
 
     Args:
         key: 32 secret bytes, of the silo's own coins.
@@ -235,7 +235,7 @@ class Ranges:
     def of_columns(self, rows: Array) -> Ids:
         """Return the exponent of each column of rows [m, d] of the silo's devices: int64 [d]."""
         columns = np.abs(rows).max(axis=0, initial=0)
-        if not self._setting.sums_gradients:  # silos add up in the clear
+        if not self._setting.sums_gradients:  # silos add up in plaintext
             return np.zeros(len(columns), dtype=np.int64)
         return self.of_entries(columns, (1,) * len(columns), LARGEST_GRADIENT)
 
@@ -260,11 +260,11 @@ class Ranges:
         if self._warned or unit <= 2.0**-_FINE_BITS or not rows.size:
             return
         largest = np.abs(rows).max(axis=1)
-        some, lost = int((largest > 0).sum()), int(((largest > 0) & (largest < unit / 2)).sum())
-        if 2 * lost > some:
+        nonzero, lost = int((largest > 0).sum()), int(((largest > 0) & (largest < unit / 2)).sum())
+        if 2 * lost > nonzero:
             self._warned = True
             warnings.warn(
-                f"rows for neighbours must not round to zero; {lost} of {some} here do, as sums up to "
+                f"rows for neighbours must not round to zero; {lost} of {nonzero} here do, as sums up to "
                 f"2^{math.log2(code.bound) + exponent:.0f} leave multiples of 2^{math.log2(unit):.0f}: scale the "
                 f"features, or take a larger field, as in relay-coded[p={MERSENNE_61}]",
                 PrecisionWarning,
@@ -318,7 +318,7 @@ class LowSums:
     def __call__(
         self,
         values: Floats,
-        whole: Ids,
+        integers: Ids,
         most: int,
         of: RangedParts,
         steps: tuple[Step, Step],
@@ -332,7 +332,7 @@ class LowSums:
 
         Args:
             values: float64 [P], times their weight.
-            whole: int64 [c], summed exactly.
+            integers: int64 [c], summed exactly.
             most: largest magnitude of one of these.
             of: the parts of the values.
             steps: of the sum that finds ranges, and of the numbers' own.
@@ -358,8 +358,8 @@ class LowSums:
         reached = levels.encode(of.magnitudes(values), StepCoins(key, first))
         is_reached: NDArray[np.bool_] = ask(Call(SERVER, first, reached, least=1))
         bounds = of.bounds(levels.reached_levels(is_reached, range(len(of.lengths))))
-        numbers = LowPrecision(bits, of.lengths, bounds, len(whole), most)
-        row, errors = numbers.round(values, whole, StepCoins(key, second))
+        numbers = LowPrecision(bits, of.lengths, bounds, len(integers), most)
+        row, errors = numbers.round(values, integers, StepCoins(key, second))
         if feedback:
             self._errors[name] = shrunk(errors, np.negative(exponents))
         parts = (len(values),) if mean else ()

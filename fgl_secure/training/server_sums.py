@@ -1,4 +1,4 @@
-"""Sums of one real vector of every client for the server, under any scheme, in the clear among them.
+"""Sums of one real vector of every client for the server, under any scheme, in plaintext among them.
 
 A weighted mean is such a sum: of the weighted rows, and of the weights beside them. So the server learns a mean without
 a single weight. Programs have `Collectives.server`, `mean` and `ratios`; what is not one yet uses `ServerSums`.

@@ -1,4 +1,4 @@
-"""What one silo holds of a federated graph, and what everybody knows of it."""
+"""What one silo holds of a federated graph, and what every party knows of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What everybody knows before a run.
+    """What every party knows before a run.
 
     Attributes:
         sizes: nodes of each silo.
@@ -61,7 +61,7 @@ class Silo:
     """What one silo holds: its nodes, all edges that end or start in one, and who has their other ends.
 
     Attributes:
-        facts: what everybody knows.
+        facts: what every party knows.
         silo: its number.
         nodes: int64 [m], the numbers of its nodes in the whole graph, ascending.
         features: float32 [m, d].
@@ -115,22 +115,22 @@ class Silo:
 
     @classmethod
     def of(
-        cls, graph: FederatedGraph, silo: int, heard: FederatedGraph | None = None, facts: Facts | None = None
+        cls, graph: FederatedGraph, silo: int, message_graph: FederatedGraph | None = None, facts: Facts | None = None
     ) -> Silo:
-        """Cuts a silo out of a whole graph, where somebody has it: for simulations and for tests.
+        """Cuts a silo out of a whole graph, where a party has it: for simulations and for tests.
 
         Args:
             graph: who has what.
             silo: its number.
-            heard: the graph along whose edges rows travel; all of them unless given.
-            facts: what everybody knows, where it has been worked out.
+            message_graph: the graph along whose edges rows travel; all of them unless given.
+            facts: what every party knows, where it has been worked out.
 
         Raises:
             InputError: there is no such silo.
         """
         devices = graph.devices_of(silo)
         inside = graph.silo_of == silo
-        edges = (heard or graph).edges
+        edges = (message_graph or graph).edges
         edges = edges[:, inside[edges[0]] | inside[edges[1]]]
         ends = np.unique(edges)
         foreign = ends[~inside[ends]]
@@ -141,21 +141,22 @@ class Silo:
         masks = (graph.train_mask[devices], graph.validation_mask[devices], graph.test_mask[devices])
         labels = np.maximum(graph.labels[devices], 0)  # a node without one is in no mask
         rows = (graph.graph.features_of(devices), labels, *masks, graph.in_degree[devices].astype(np.int64))
-        return cls(facts or facts_of(graph, heard), silo, devices, *rows, narrow(edges, graph.num_devices), table)
+        facts = facts or facts_of(graph, message_graph)
+        return cls(facts, silo, devices, *rows, narrow(edges, graph.num_devices), table)
 
     @classmethod
-    def all_of(cls, graph: FederatedGraph, heard: FederatedGraph | None = None) -> list[Silo]:
+    def all_of(cls, graph: FederatedGraph, message_graph: FederatedGraph | None = None) -> list[Silo]:
         """Cuts a whole graph into all its silos; see `of`."""
-        facts = facts_of(graph, heard)
-        return [cls.of(graph, silo, heard, facts) for silo in range(graph.num_silos)]
+        facts = facts_of(graph, message_graph)
+        return [cls.of(graph, silo, message_graph, facts) for silo in range(graph.num_silos)]
 
     @property
     def alone(self) -> FederatedGraph:
         """The nodes of the silo and the edges between them, numbered from 0."""
         edges = self.local(self.kept_edges[:, np.logical_and(*self.inside)])
-        labels, nobody = read_only(self.labels), np.zeros(len(self.labels), dtype=np.int64)
+        labels, zeros = read_only(self.labels), np.zeros(len(self.labels), dtype=np.int64)
         graph = Graph(self.facts.name, read_only(self.features), labels, read_only(edges))
-        return FederatedGraph(graph, read_only(nobody), self.train, self.validation, self.test, "own")
+        return FederatedGraph(graph, read_only(zeros), self.train, self.validation, self.test, "own")
 
     @property
     def edges(self) -> Ids:
@@ -184,11 +185,11 @@ class Silo:
 
     def owners(self, numbers: Ids) -> tuple[Ids, Ids]:
         """The silos of nodes that this one knows of, and their places there."""
-        own = np.isin(numbers, self.nodes)
+        is_own = np.isin(numbers, self.nodes)
         silos, places = np.full(len(numbers), self.silo), np.empty(len(numbers), dtype=np.int64)
-        places[own] = self.local(numbers[own])
-        row = np.searchsorted(self.foreign[:, 0], numbers[~own])
-        silos[~own], places[~own] = self.foreign[row, 1], self.foreign[row, 2]
+        places[is_own] = self.local(numbers[is_own])
+        row = np.searchsorted(self.foreign[:, 0], numbers[~is_own])
+        silos[~is_own], places[~is_own] = self.foreign[row, 1], self.foreign[row, 2]
         return silos, places
 
     def save(self, path: Path) -> None:
@@ -197,8 +198,8 @@ class Silo:
         Raises:
             InputError: the file cannot be written.
         """
-        told = {name: getattr(self.facts, name) for name in _FACTS}
-        facts = {name: np.asarray(-1 if fact is None else fact, dtype=np.int64) for name, fact in told.items()}
+        values = {name: getattr(self.facts, name) for name in _FACTS}
+        facts = {name: np.asarray(-1 if fact is None else fact, dtype=np.int64) for name, fact in values.items()}
         arrays = {name: getattr(self, name) for name in _ARRAYS}
         arrays["name"] = np.frombuffer(self.facts.name.encode(), dtype=np.uint8)
         number = np.asarray(self.silo, dtype=np.int64)
@@ -257,11 +258,11 @@ _ARRAYS = {
 """Type and number of axes of what a file holds."""
 
 
-def facts_of(graph: FederatedGraph, heard: FederatedGraph | None = None) -> Facts:
-    """What everybody knows of a whole graph, and of the one along whose edges rows travel."""
+def facts_of(graph: FederatedGraph, message_graph: FederatedGraph | None = None) -> Facts:
+    """What every party knows of a whole graph, and of the one along whose edges rows travel."""
     sizes = tuple(int(size) for size in np.bincount(graph.silo_of))
-    way = graph if heard is None else heard
-    largest = max(int(way.in_degree.max()), int(np.bincount(way.edges[0], minlength=1).max()))
-    whole, labelled = graph.graph, int(graph.train_mask.sum())
-    shape = whole.num_features, graph.num_classes, labelled, largest
-    return Facts(sizes, *shape, whole.name, whole.feature_bits, whole.has_large_features)
+    sent_along = graph if message_graph is None else message_graph
+    largest = max(int(sent_along.in_degree.max()), int(np.bincount(sent_along.edges[0], minlength=1).max()))
+    attributed, labelled = graph.graph, int(graph.train_mask.sum())
+    shape = attributed.num_features, graph.num_classes, labelled, largest
+    return Facts(sizes, *shape, attributed.name, attributed.feature_bits, attributed.has_large_features)

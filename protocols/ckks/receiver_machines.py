@@ -39,17 +39,17 @@ _NOBODY: Ids = np.zeros(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReceiverKeyPlan(CkksPlan):
-    """What everybody knows of the sums of one topology.
+    """What every party knows of the sums of one topology.
 
     Attributes:
-        batch_bytes: most bytes of one batch of messages, but for one message.
+        batch_bytes: most bytes of one batch of messages, except for one message.
     """
 
     batch_bytes: int
 
     @property
     def others(self) -> Ids:
-        """Everybody but the receiver, ascending."""
+        """Every party but the receiver, ascending."""
         return np.unique([self.terms.server, *self.terms.clients.tolist()]).astype(np.int64)
 
     @property
@@ -64,12 +64,12 @@ class KeyRing:
 
     Attributes:
         pairs: of receivers hosted, by receiver and parameters.
-        told: to whom each receiver has given its public key.
+        notified: the parties that each receiver has sent its public key.
         held: public keys, by holder, receiver and parameters.
     """
 
     pairs: dict[tuple[int, Parameters], ReceiverKey] = field(default_factory=dict, repr=False)
-    told: dict[tuple[int, Parameters], set[int]] = field(default_factory=dict)
+    notified: dict[tuple[int, Parameters], set[int]] = field(default_factory=dict)
     held: dict[tuple[int, int, Parameters], PublicKey] = field(default_factory=dict)
 
 
@@ -114,9 +114,9 @@ class _KeyHolders(AggregationMachine):
         return self._ring.held.get((party, self._plan.terms.receiver, self._plan.parameters))
 
     def _arrays(self) -> dict[str, Array]:
-        mine = [(party, key) for party in self.parties.tolist() if (key := self._key_of(party)) is not None]
-        rows, sizes = pad([key.to_bytes() for _, key in mine], public_bytes(self._plan.parameters))
-        holders = np.array([party for party, _ in mine], dtype=np.int64)
+        held = [(party, key) for party in self.parties.tolist() if (key := self._key_of(party)) is not None]
+        rows, sizes = pad([key.to_bytes() for _, key in held], public_bytes(self._plan.parameters))
+        holders = np.array([party for party, _ in held], dtype=np.int64)
         return {**super()._arrays(), "holders": holders, "keys": rows, "key sizes": sizes}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
@@ -150,7 +150,9 @@ class EncryptingSenders(_KeyHolders):
         self._check_head(messages, {Phase.ENCRYPTION_KEY: None}, Phase.ENCRYPTION_KEY)
         again = np.isin(messages.receivers, np.union1d(self._called, self._answered))
         if again.any():
-            raise ProtocolError(f"party {messages.receivers[again][0]} must be told of one key a sum; found a second")
+            raise ProtocolError(
+                f"party {messages.receivers[again][0]} must be notified of one key a sum; found a second"
+            )
         self._called = np.union1d(self._called, self._take_keys(messages))
 
     def step(self) -> Iterable[Messages]:
@@ -169,10 +171,10 @@ class EncryptingSenders(_KeyHolders):
         order = self.terms.clients[np.isin(self.terms.clients, self.parties)]
         places = np.flatnonzero(np.isin(order, called))
         for first in range(0, len(places), self._plan.messages_at_once):
-            some = places[first : first + self._plan.messages_at_once]
-            made = (encrypt(self._key(int(order[index])), rows[index]) for index in some.tolist())
-            fields = ciphertext_fields(made, len(some), self._plan.count, self._plan.parameters)
-            yield Messages(Phase.CIPHERTEXTS, step, order[some], np.full(len(some), self.terms.server), fields)
+            chunk = places[first : first + self._plan.messages_at_once]
+            made = (encrypt(self._key(int(order[index])), rows[index]) for index in chunk.tolist())
+            fields = ciphertext_fields(made, len(chunk), self._plan.count, self._plan.parameters)
+            yield Messages(Phase.CIPHERTEXTS, step, order[chunk], np.full(len(chunk), self.terms.server), fields)
 
     def _key(self, party: int) -> PublicKey:
         key = self._key_of(party)
@@ -194,7 +196,7 @@ class Aggregator(_KeyHolders):
 
     def __init__(self, parties: Ids, plan: ReceiverKeyPlan, ring: KeyRing) -> None:
         super().__init__(parties, plan, ring)
-        self._here = ResponseTracker(plan.terms)
+        self._tracker = ResponseTracker(plan.terms)
         self._adding: RunningSums | None = None
         self._included = np.zeros(plan.terms.n, dtype=np.bool_)
 
@@ -202,7 +204,7 @@ class Aggregator(_KeyHolders):
         """See `SumMachine.begin`."""
         self._unexpected_rows(rows)
         self._start_step(step)
-        self._here.go(None)
+        self._tracker.go(None)
         self._adding, self._included = None, np.zeros(self.terms.n, dtype=np.bool_)
 
     @property
@@ -225,15 +227,15 @@ class Aggregator(_KeyHolders):
             if not len(able) or key is None:
                 raise ProtocolError(f"the aggregator must hold the key that the receiver names; party {able} does not")
             self._adding = RunningSums(key, self._plan.count)
-            self._here.go(Stage.VECTORS)
+            self._tracker.go(Stage.VECTORS)
             return
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
 
         def one(row: int) -> None:
             client = self.terms.place_of(int(messages.senders[row]))
-            self._here.check(client)
+            self._tracker.check(client)
             adding.add(ciphertexts_of(messages, row))
-            self._here.note(client)
+            self._tracker.note(client)
 
         each_row(self, messages, one)
 
@@ -243,7 +245,7 @@ class Aggregator(_KeyHolders):
         Raises:
             TooFewClientsError: fewer than the threshold have come.
         """
-        adding, here = self._adding, self._here
+        adding, here = self._adding, self._tracker
         if here.stage is None or adding is None or not here.ready():
             return ()
         here.require(int(here.answered.sum()))
@@ -260,7 +262,7 @@ class Aggregator(_KeyHolders):
         totals = [] if self._adding is None else self._adding.to_bytes()
         laid = ciphertext_fields([totals] if totals else [], int(bool(totals)), self._plan.count, self._plan.parameters)
         marks = {"adding": np.array([self._adding is not None]), "included": self._included}
-        return {**super()._arrays(), **self._here.arrays(), **marks, **laid}
+        return {**super()._arrays(), **self._tracker.arrays(), **marks, **laid}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
@@ -269,7 +271,7 @@ class Aggregator(_KeyHolders):
         adding = arrays["adding"][0] and key is not None
         self._adding = RunningSums.restore(key, self._plan.count, totals) if adding and key is not None else None
         self._included = arrays["included"]
-        self._here.restore(arrays)
+        self._tracker.restore(arrays)
 
 
 class KeyReceiver(AggregationMachine):
@@ -286,7 +288,7 @@ class KeyReceiver(AggregationMachine):
         self._plan, self._ring, self._name = plan, ring, (plan.terms.receiver, plan.parameters)
         if self._name not in ring.pairs:
             ring.pairs[self._name] = ReceiverKey.generate(plan.parameters)
-        self._told = ring.told.setdefault(self._name, set())
+        self._forwarded = ring.notified.setdefault(self._name, set())
         self._speaks = False
         self._ciphertexts: Sequence[bytes] = ()
         self._included = np.zeros(plan.terms.n, dtype=np.bool_)
@@ -299,7 +301,7 @@ class KeyReceiver(AggregationMachine):
         """See `SumMachine.begin`."""
         self._unexpected_rows(rows)
         if self._step is not None and not self._speaks:
-            self._told.clear()  # there was no sum: perhaps somebody lacks the key
+            self._forwarded.clear()  # there was no sum: perhaps a party lacks the key
         self._start_step(step)
         self._speaks, self._ciphertexts, self._included = True, (), np.zeros(self.terms.n, dtype=np.bool_)
 
@@ -334,22 +336,23 @@ class KeyReceiver(AggregationMachine):
             waiting, self._ciphertexts = self._ciphertexts, ()
             self._sums = self._pair.decrypt(waiting, self.terms.length)[None]
             self._used_up()
-            self._told &= {*self.terms.clients[self._included].tolist(), self.terms.server}  # others may lack the key
+            # Others may lack the key.
+            self._forwarded &= {*self.terms.clients[self._included].tolist(), self.terms.server}
             self._step = None
         return ()
 
     def _calls(self) -> Iterator[Messages]:
         others, pair = self._plan.others, self._pair
-        lacking = np.array([party not in self._told for party in others.tolist()], dtype=np.bool_)
+        lacking = np.array([party not in self._forwarded for party in others.tolist()], dtype=np.bool_)
         name = np.frombuffer(pair.public.fingerprint, dtype=np.uint8)[None]
         key, size = pad([pair.public_context()], public_bytes(self._plan.parameters))
-        whole: dict[str, Array] = {FINGERPRINT: name, KEY: key, KEY_SIZE: size[:, None]}
-        for flags, told in ((lacking, whole), (~lacking, {FINGERPRINT: name})):
+        complete_key: dict[str, Array] = {FINGERPRINT: name, KEY: key, KEY_SIZE: size[:, None]}
+        for flags, values in ((lacking, complete_key), (~lacking, {FINGERPRINT: name})):
             to = others[flags]
-            fields = {what: np.broadcast_to(row, (len(to), row.shape[1])) for what, row in told.items()}
+            fields = {field: np.broadcast_to(row, (len(to), row.shape[1])) for field, row in values.items()}
             if len(to):
                 yield Messages(Phase.ENCRYPTION_KEY, self.now, np.full(len(to), self.terms.receiver), to, fields)
-        self._told |= set(others.tolist())
+        self._forwarded |= set(others.tolist())
 
     def _arrays(self) -> dict[str, Array]:
         file, size = pad([self._pair.secret_file()], secret_bytes(self._plan.parameters))
@@ -358,7 +361,7 @@ class KeyReceiver(AggregationMachine):
             **super()._arrays(),
             "pair": file,
             "pair size": size,
-            "told": np.array(sorted(self._told), dtype=np.int64),
+            "told": np.array(sorted(self._forwarded), dtype=np.int64),
             "speaks": np.array([self._speaks]),
             "included": self._included,
             **ciphertext_fields(waiting, len(waiting), self._plan.count, self._plan.parameters),
@@ -370,6 +373,6 @@ class KeyReceiver(AggregationMachine):
         rows = arrays[CIPHERTEXTS]
         self._ciphertexts = unpad(rows[0], arrays[SIZES][0], "ciphertexts") if len(rows) else ()
         self._ring.pairs[self._name] = pair
-        self._told.clear()
-        self._told |= set(arrays["told"].tolist())
+        self._forwarded.clear()
+        self._forwarded |= set(arrays["told"].tolist())
         self._speaks, self._included = bool(arrays["speaks"][0]), arrays["included"]

@@ -135,7 +135,7 @@ _SHARED_ASSUMPTIONS = (
 
 
 BATCH_BYTES = 2**24
-"""Most bytes of one batch of messages, but for one message."""
+"""Most bytes of one batch of messages, except for one message."""
 LEAST_TERMS = 2
 """Of sums that are not one sender's vector."""
 

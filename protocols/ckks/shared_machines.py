@@ -42,7 +42,7 @@ from fgl_secure.protocols.ckks.wire import (
     unwrap_key,
     wrap_key,
 )
-from fgl_secure.protocols.secagg.clients import SEALING, AggregationClients, Answer, Hear, Vector
+from fgl_secure.protocols.secagg.clients import SEALING, AggregationClients, Answer, Store, Vector
 from fgl_secure.protocols.secagg.pairs import PairwiseKeys
 from fgl_secure.protocols.secagg.server import AggregationServer
 from fgl_secure.protocols.secagg.terms import USUAL, Stage, bytes_of, elements_of, flags_of
@@ -73,7 +73,7 @@ class SharedKeyServer(AggregationServer):
         Phase.UNMASKING: Stage.OPENING,
     }
 
-    kept = ("files", "boxes", "tag", "said", "which")
+    saved = ("files", "boxes", "tag", "named_sums", "which")
     _plan: SharedKeyPlan
 
     def _clear(self) -> None:
@@ -84,19 +84,19 @@ class SharedKeyServer(AggregationServer):
         self._adding: RunningSums | None = None
         self._tag = np.zeros(TAGS, dtype=np.int64)
         self._votes = np.zeros((n, n, self._crypto.vote_bytes), dtype=np.uint8)
-        self._said = np.zeros((0, self.terms.length), dtype=np.int64)
+        self._named_sums = np.zeros((0, self.terms.length), dtype=np.int64)
         self._which = np.full(n, NOTHING, dtype=np.int64)
 
-    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Callable[[], Iterable[Messages]]]]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Store], Callable[[], Iterable[Messages]]]]:
         return {
-            Stage.SHARES: (self._hear_offers, self._tell_key),
-            Stage.VECTORS: (self._hear_vectors, self._tell_roster),
-            Stage.AGREEMENT: (self._hear_votes, self._tell_total),
-            Stage.OPENING: (self._hear_opened, self._agree),
+            Stage.SHARES: (self._receive_offers, self._send_key),
+            Stage.VECTORS: (self._receive_vectors, self._send_roster),
+            Stage.AGREEMENT: (self._receive_votes, self._send_total),
+            Stage.OPENING: (self._receive_openings, self._agree),
         }
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
-    def _hear_offers(self, messages: Messages) -> Hear:
+    def _receive_offers(self, messages: Messages) -> Store:
         """A candidate's key pair, public and sealed; of the others that they are there."""
         offered = flags_of(messages, "offered", 1)[:, 0]
         if not offered.any():
@@ -106,13 +106,13 @@ class SharedKeyServer(AggregationServer):
         keys, files = self._public_keys(messages), bytes_of(messages, "file", self._files.shape[1])
         boxes = bytes_of(messages, "boxes", *self._boxes.shape[1:])
 
-        def hear(row: int, client: int) -> None:
+        def store(row: int, client: int) -> None:
             self._check_offer(client, offered=bool(offered[row]))
             if offered[row]:
                 self._publics[client] = public_key(keys[row], self._plan.parameters)
                 self._files[client], self._boxes[client] = files[row], boxes[row]
 
-        return hear
+        return store
 
     def _check_offer(self, client: int, *, offered: bool) -> None:
         if offered != self._plan.candidates(self._listed)[client]:
@@ -124,48 +124,48 @@ class SharedKeyServer(AggregationServer):
             bytes_of(messages, "key", public_bytes(self._plan.parameters)), messages["size"][:, 0], "public keys"
         )
 
-    def _tell_key(self) -> Iterable[Messages]:
-        """Everybody hears the sealed key of the first candidate that is there."""
-        here, maker = self._here.answered.copy(), min(self._publics)
-        m, public = int(here.sum()), self._publics[maker]
+    def _send_key(self) -> Iterable[Messages]:
+        """Every party hears the sealed key of the first candidate that is there."""
+        answered, maker = self._tracker.answered.copy(), min(self._publics)
+        m, public = int(answered.sum()), self._publics[maker]
         fields = {
             "maker": np.broadcast_to(np.arange(self.terms.n) == maker, (m, self.terms.n)),
             "file": np.broadcast_to(self._files[maker].copy(), (m, self._files.shape[1])),
-            "box": self._boxes[maker][here],
+            "box": self._boxes[maker][answered],
         }
         self._publics, self._adding = {maker: public}, RunningSums(public, self._plan.count)
         self._files[:], self._boxes[:] = 0, 0
-        self._here.go(Stage.VECTORS, here)
-        return [self._to_clients(Phase.SECRET_SHARES, here, fields)]
+        self._tracker.go(Stage.VECTORS, answered)
+        return [self._to_clients(Phase.SECRET_SHARES, answered, fields)]
 
     # ----------------------------------------------------------------------------------- VECTORS, AGREEMENT and OPENING
-    def _hear_vectors(self, messages: Messages) -> Hear:
+    def _receive_vectors(self, messages: Messages) -> Store:
         """A client's ciphertexts and tags, added at once."""
         adding = self._adding
         assert adding is not None, "made as the stage of vectors begins"
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
         tags = elements_of(messages, TAG, RING, TAGS)
 
-        def hear(row: int, client: int) -> None:  # noqa: ARG001  # whoever it is from
+        def store(row: int, client: int) -> None:  # noqa: ARG001  # from any client
             adding.add(ciphertexts_of(messages, row))
             self._tag = FIELD.add(self._tag, tags[row])
 
-        return hear
+        return store
 
-    def _tell_roster(self) -> Iterable[Messages]:
+    def _send_roster(self) -> Iterable[Messages]:
         """Those whose vectors are in the sum hear whose are, and the digest of what they will open."""
         assert self._adding is not None, "vectors were added"
-        self._included, m = self._here.answered.copy(), int(self._here.answered.sum())
+        self._included, m = self._tracker.answered.copy(), int(self._tracker.answered.sum())
         digest = digest_of_sum(self._plan.context(self.now), self._adding.to_bytes(), self._tag)
-        self._here.go(Stage.AGREEMENT, self._included)
+        self._tracker.go(Stage.AGREEMENT, self._included)
         fields = {"roster": self._included, "digest": np.frombuffer(digest, dtype=np.uint8)}
-        told = {name: np.broadcast_to(value, (m, len(value))) for name, value in fields.items()}
-        return [self._to_clients(Phase.ROSTERS, self._included, told)]
+        copies = {name: np.broadcast_to(value, (m, len(value))) for name, value in fields.items()}
+        return [self._to_clients(Phase.ROSTERS, self._included, copies)]
 
-    def _tell_total(self) -> Iterable[Messages]:
+    def _send_total(self) -> Iterable[Messages]:
         """Those that voted hear how the others did, and the sum, encrypted."""
         assert self._adding is not None, "vectors were added"
-        voted = self._here.answered.copy()
+        voted = self._tracker.answered.copy()
         who, m = np.flatnonzero(voted), int(voted.sum())
         one = ciphertext_fields([self._adding.to_bytes()], 1, self._plan.count, self._plan.parameters)
         one[TAG] = RING.write(self._tag[None])
@@ -173,25 +173,25 @@ class SharedKeyServer(AggregationServer):
         fields["cast"] = voted & (np.arange(self.terms.n) != who[:, None])
         fields["votes"] = self._votes[:, who].swapaxes(0, 1) * fields["cast"][..., None]
         self._adding, self._publics = None, {}
-        self._here.go(Stage.OPENING, voted)
+        self._tracker.go(Stage.OPENING, voted)
         return [self._to_clients(Phase.UNMASKING, voted, fields)]
 
-    def _hear_opened(self, messages: Messages) -> Hear:
+    def _receive_openings(self, messages: Messages) -> Store:
         """What a client says that the sum is."""
         check_field(messages, "sum", np.dtype(np.int64), (self.terms.length,))
         sums, most = messages["sum"], self._plan.largest
 
-        def hear(row: int, client: int) -> None:
+        def store(row: int, client: int) -> None:
             if int(sums[row].max()) > most or int(sums[row].min()) < -most:
                 raise MalformedMessageError(
                     f"opened sum must have magnitude up to {most:,}; at least one entry is beyond"
                 )
-            same = np.flatnonzero((self._said == sums[row]).all(axis=1))
+            same = np.flatnonzero((self._named_sums == sums[row]).all(axis=1))
             if not len(same):
-                self._said = np.concatenate([self._said, sums[row : row + 1]])
-            self._which[client] = same[0] if len(same) else len(self._said) - 1
+                self._named_sums = np.concatenate([self._named_sums, sums[row : row + 1]])
+            self._which[client] = same[0] if len(same) else len(self._named_sums) - 1
 
-        return hear
+        return store
 
     def _agree(self) -> Iterable[Messages]:
         """The sum that at least `threshold` clients opened alike; no two can, for that is more than half of them.
@@ -199,19 +199,19 @@ class SharedKeyServer(AggregationServer):
         Raises:
             ProtocolError: there is none.
         """
-        said = self._which[self._which != NOTHING]
-        counts, least = np.bincount(said), self.terms.threshold
+        named = self._which[self._which != NOTHING]
+        counts, least = np.bincount(named), self.terms.threshold
         if int(counts.max()) < least:
             raise ProtocolError(
-                f"at least threshold = {least} clients must open the same sum; found {counts.max()} of {len(said)} "
+                f"at least threshold = {least} clients must open the same sum; found {counts.max()} of {len(named)} "
                 "that agree"
             )
         best = int(counts.argmax())
         for client in np.flatnonzero((self._which != NOTHING) & (self._which != best)).tolist():
             self.remark(self.now, int(self.terms.clients[client]), "it opened another sum than the others: left out")
-        self._sums = self._said[best : best + 1].copy()
-        self._here.go(None)
-        self._step, self._said = None, self._said[:0]
+        self._sums = self._named_sums[best : best + 1].copy()
+        self._tracker.go(None)
+        self._step, self._named_sums = None, self._named_sums[:0]
         return ()
 
     # ---------------------------------------------------------------------------------------------------------- states
@@ -269,7 +269,7 @@ class SharedKeyClients(AggregationClients):
     stages = USUAL
     secrets: ClassVar = 2
 
-    kept = ("maker", "group", "roster", "sum_digest")
+    saved = ("maker", "group", "roster", "sum_digest")
     _plan: SharedKeyPlan
 
     def _clear(self) -> None:
@@ -282,12 +282,12 @@ class SharedKeyClients(AggregationClients):
         self._keys: dict[int, ReceiverKey] = {}
         self._sums_of: dict[int, Integers] = {}
 
-    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Answer]]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Store], Answer]]:
         return {
-            Stage.SHARES: (self._hear_keys, self._offer),
-            Stage.VECTORS: (self._hear_offer, self._encrypt),
-            Stage.AGREEMENT: (self._hear_roster, self._agree),
-            Stage.OPENING: (self._hear_total, self._open_up),
+            Stage.SHARES: (self._receive_keys, self._offer),
+            Stage.VECTORS: (self._receive_offer, self._encrypt),
+            Stage.AGREEMENT: (self._receive_roster, self._agree),
+            Stage.OPENING: (self._receive_total, self._open_up),
         }
 
     def _key_owners(self, index: int) -> Flags:
@@ -295,37 +295,37 @@ class SharedKeyClients(AggregationClients):
         return np.asarray(self._pairs.has[index] | (np.arange(self.terms.n) == self._places[index]))
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
-    def _hear_keys(self, messages: Messages) -> Hear:
-        """Everybody's keys: checked, and agreed on."""
+    def _receive_keys(self, messages: Messages) -> Store:
+        """Every party's keys: checked, and agreed on."""
         n, context = self.terms.n, self._context
         listed_keys = self._listed_keys(messages, n)
 
-        def hear(row: int, at: int) -> None:
-            public, me = listed_keys(row, at, np.arange(n)), int(self.parties[at])
-            others = {v: (int(self.terms.clients[v]), key) for v, (key,) in public.items() if v != self._places[at]}
-            self._pairs.agree(at, self._secrets[at, SEALING].tobytes(), context, me, others)
+        def store(row: int, index: int) -> None:
+            public, me = listed_keys(row, index, np.arange(n)), int(self.parties[index])
+            others = {v: (int(self.terms.clients[v]), key) for v, (key,) in public.items() if v != self._places[index]}
+            self._pairs.agree(index, self._secrets[index, SEALING].tobytes(), context, me, others)
 
-        return hear
+        return store
 
-    def _offer(self, which: Ids) -> Iterable[Messages]:
+    def _offer(self, indices: Ids) -> Iterable[Messages]:
         """A key pair of each candidate, sealed for the others; the rest say that they are there."""
         can = np.array(
-            [self._plan.candidates(self._key_owners(index))[self._places[index]] for index in which.tolist()]
+            [self._plan.candidates(self._key_owners(index))[self._places[index]] for index in indices.tolist()]
         )
         out = []
         if (~can).any():
             none = {"offered": np.zeros((int((~can).sum()), 1), dtype=np.bool_)}
-            out.append(self._to_server(Phase.SECRET_SHARES, which[~can], none))
+            out.append(self._to_server(Phase.SECRET_SHARES, indices[~can], none))
         if can.any():
-            out.append(self._to_server(Phase.SECRET_SHARES, which[can], self._offers(which[can])))
-        self._forget(which, SEALING)
+            out.append(self._to_server(Phase.SECRET_SHARES, indices[can], self._offers(indices[can])))
+        self._forget(indices, SEALING)
         return out
 
-    def _offers(self, which: Ids) -> dict[str, Array]:
+    def _offers(self, indices: Ids) -> dict[str, Array]:
         plan, context = self._plan, self._plan.context(self.now)
         keys, files = [], []
-        boxes = np.zeros((len(which), self.terms.n, self._crypto.sealed_bytes(KEY_BYTES)), dtype=np.uint8)
-        for row, index in enumerate(which.tolist()):
+        boxes = np.zeros((len(indices), self.terms.n, self._crypto.sealed_bytes(KEY_BYTES)), dtype=np.uint8)
+        for row, index in enumerate(indices.tolist()):
             me, pair = int(self.parties[index]), ReceiverKey.generate(plan.parameters)
             keys.append(pair.public_context())
             files.append(self._wrap_key_file(me, self._secrets[index, GROUP].tobytes(), pair, context))
@@ -333,10 +333,10 @@ class SharedKeyClients(AggregationClients):
                 boxes[row, v] = np.frombuffer(self._seal_group_key(index, v, context), dtype=np.uint8)
         rows, sizes = pad(keys, public_bytes(plan.parameters))
         return {
-            "offered": np.ones((len(which), 1), dtype=np.bool_),
+            "offered": np.ones((len(indices), 1), dtype=np.bool_),
             "key": rows,
             "size": sizes[:, None],
-            "file": np.frombuffer(b"".join(files), dtype=np.uint8).reshape(len(which), -1),
+            "file": np.frombuffer(b"".join(files), dtype=np.uint8).reshape(len(indices), -1),
             "boxes": boxes,
         }
 
@@ -350,23 +350,23 @@ class SharedKeyClients(AggregationClients):
         return self._pairs.seal(index, v, b"", context, ends, self._secrets[index, GROUP])
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
-    def _hear_offer(self, messages: Messages) -> Hear:
+    def _receive_offer(self, messages: Messages) -> Store:
         """The key of one candidate, which a client opens."""
         plan, n, size = self._plan, self.terms.n, self._crypto.sealed_bytes(KEY_BYTES)
         makers = flags_of(messages, "maker", n)
         files, boxes = bytes_of(messages, "file", sealed_bytes(plan)), bytes_of(messages, "box", size)
         context = plan.context(self.now)
 
-        def hear(row: int, at: int) -> None:
+        def store(row: int, index: int) -> None:
             who = np.flatnonzero(makers[row])
-            if len(who) != 1 or not plan.candidates(self._key_owners(at))[who[0]]:
+            if len(who) != 1 or not plan.candidates(self._key_owners(index))[who[0]]:
                 raise ProtocolError(f"a key must have one maker, who is a candidate; found {who.tolist()}")
             maker = int(who[0])
-            group, name = self._group_key(at, maker, boxes[row].tobytes(), context), int(self.terms.clients[maker])
-            self._keys[at] = unwrap_key(plan, context, name, group, files[row].tobytes())
-            self._maker[at], self._group[at] = name, np.frombuffer(group, dtype=np.uint8)
+            group, name = self._group_key(index, maker, boxes[row].tobytes(), context), int(self.terms.clients[maker])
+            self._keys[index] = unwrap_key(plan, context, name, group, files[row].tobytes())
+            self._maker[index], self._group[index] = name, np.frombuffer(group, dtype=np.uint8)
 
-        return hear
+        return store
 
     def _group_key(self, index: int, maker: int, box: bytes, context: Context) -> bytes:
         group: bytes = self._secrets[index, GROUP].tobytes()
@@ -376,13 +376,13 @@ class SharedKeyClients(AggregationClients):
         keys = self._pairs.unwrap_keys(index, b"", context, ends[1], {maker: (ends[0], box)})
         return bytes(self._pairs.unseal(keys[maker], context, ends, box, KEY_BYTES).astype(np.uint8))
 
-    def _encrypt(self, which: Ids) -> Iterable[Messages]:
+    def _encrypt(self, indices: Ids) -> Iterable[Messages]:
         """Each client's vector, encrypted while it is read."""
         rows = self._rows
         assert rows is not None, "see turn"
         self._used_up()
-        todo = [(index, self._vector(rows, index), self._keys[index].public) for index in which.tolist()]
-        self._forget(which)
+        todo = [(index, self._vector(rows, index), self._keys[index].public) for index in indices.tolist()]
+        self._forget(indices)
         return self._send_vectors(todo, self.now)
 
     def _send_vectors(self, todo: list[tuple[int, Vector, PublicKey]], step: Step) -> Iterator[Messages]:
@@ -399,42 +399,42 @@ class SharedKeyClients(AggregationClients):
         return encrypt(key, row)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_roster(self, messages: Messages) -> Hear:
+    def _receive_roster(self, messages: Messages) -> Store:
         """Whose vectors the server says are in the sum, and the digest of what it will have opened."""
         rosters, least = flags_of(messages, "roster", self.terms.n), self.terms.threshold
         digests = bytes_of(messages, "digest", DIGEST_BYTES)
 
-        def hear(row: int, at: int) -> None:
-            roster, place = rosters[row], int(self._places[at])
-            if not roster[place] or (roster & ~self._key_owners(at)).any():
+        def store(row: int, index: int) -> None:
+            roster, place = rosters[row], int(self._places[index])
+            if not roster[place] or (roster & ~self._key_owners(index)).any():
                 raise ProtocolError(f"a roster must name client {place}, and others with keys only; it does not")
             if int(roster.sum()) < least:
                 raise ProtocolError(f"a roster must name at least threshold = {least} clients; found {roster.sum()}")
-            self._roster[at], self._sum_digest[at] = roster, digests[row]
+            self._roster[index], self._sum_digest[index] = roster, digests[row]
 
-        return hear
+        return store
 
-    def _voted_for(self, index: int, context: Context) -> bytes:
+    def _vote_digest(self, index: int, context: Context) -> bytes:
         return context.digest(b"vote" + self._roster[index].tobytes() + self._sum_digest[index].tobytes())
 
     def _voters(self, index: int) -> Flags:
         return np.asarray(self._roster[index] & self._pairs.has[index])
 
-    def _hear_total(self, messages: Messages) -> Hear:
+    def _receive_total(self, messages: Messages) -> Store:
         """The encrypted sum that clients voted for, which a client decrypts: one, and no second."""
         n, context = self.terms.n, self._plan.context(self.now)
         check_ciphertexts(messages, self._plan.count, self._plan.parameters)
         tags = elements_of(messages, TAG, RING, TAGS)
         cast, votes = flags_of(messages, "cast", n), bytes_of(messages, "votes", n, self._crypto.vote_bytes)
 
-        def hear(row: int, at: int) -> None:
-            self._check_votes(at, cast[row], votes[row], context)
+        def store(row: int, index: int) -> None:
+            self._check_votes(index, cast[row], votes[row], context)
             result = ciphertexts_of(messages, row)
-            if digest_of_sum(context, result, tags[row]) != self._sum_digest[at].tobytes():
+            if digest_of_sum(context, result, tags[row]) != self._sum_digest[index].tobytes():
                 raise ProtocolError("the opened sum must be the one that clients voted for; it is another")
-            self._sums_of[at] = self._decrypt(at, result, tags[row])
+            self._sums_of[index] = self._decrypt(index, result, tags[row])
 
-        return hear
+        return store
 
     def _check_votes(self, index: int, cast: Array, votes: Array, context: Context) -> None:
         """More than half of the clients vote for one roster and one sum; each votes once, so that no two are opened."""
@@ -456,17 +456,17 @@ class SharedKeyClients(AggregationClients):
         if not np.array_equal(self._tags(index, clients, total, self.now), tags):
             raise ProtocolError("a sum must be that of the clients on its roster; its tag is that of another")
 
-    def _open_up(self, which: Ids) -> Iterable[Messages]:
+    def _open_up(self, indices: Ids) -> Iterable[Messages]:
         """What each client decrypted; then everything is forgotten."""
-        self._pairs.forget(which)
-        self._group[which] = 0
-        for index in which.tolist():
+        self._pairs.forget(indices)
+        self._group[indices] = 0
+        for index in indices.tolist():
             self._keys.pop(index)
-        said = [(index, self._sums_of.pop(index)) for index in which.tolist()]
-        return self._send_sums(said, self.now)
+        opened = [(index, self._sums_of.pop(index)) for index in indices.tolist()]
+        return self._send_sums(opened, self.now)
 
-    def _send_sums(self, said: list[tuple[int, Integers]], step: Step) -> Iterator[Messages]:
-        for index, total in said:
+    def _send_sums(self, sums: list[tuple[int, Integers]], step: Step) -> Iterator[Messages]:
+        for index, total in sums:
             yield self._to_server(Phase.UNMASKING, np.array([index]), {"sum": total[None]}, None, step)
 
     # ---------------------------------------------------------------------------------------------------------- states

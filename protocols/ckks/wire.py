@@ -81,7 +81,7 @@ class SharedKeyPlan(CkksPlan):
 
 
 TAGS = 2
-"""Tags of a vector: whoever guesses both is right with probability 2^-122."""
+"""Tags of a vector: a party that guesses both is right with probability 2^-122."""
 FIELD, RING = PrimeField(MERSENNE_61), ModularRing(MERSENNE_61)
 DIGEST_BYTES = 32
 
@@ -121,8 +121,8 @@ def digest_of_sum(context: Context, ciphertexts: Sequence[bytes], tags: Elements
     return context.digest(b"sum" + digest.digest() + tags.astype("<i8").tobytes())
 
 
-def _stream(context: Context, maker: int, group: bytes, client: int, what: bytes) -> FieldStream:
-    info = context.info(KeyPurpose.VOTE, maker, client) + what
+def _stream(context: Context, maker: int, group: bytes, client: int, label: bytes) -> FieldStream:
+    info = context.info(KeyPurpose.VOTE, maker, client) + label
     return FieldStream(HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=context.session, info=info).derive(group))
 
 
@@ -195,19 +195,19 @@ def pad(data: Sequence[bytes], size: int) -> tuple[Bytes, NDArray[np.uint32]]:
     return rows, np.array([len(one) for one in data], dtype=np.uint32)
 
 
-def unpad(rows: Bytes, sizes: NDArray[np.uint32], what: str) -> list[bytes]:
+def unpad(rows: Bytes, sizes: NDArray[np.uint32], name: str) -> list[bytes]:
     """What was padded.
 
     Args:
         rows: uint8 [n, size].
         sizes: uint32 [n].
-        what: they are, for messages of errors.
+        name: they are, for messages of errors.
 
     Raises:
         MalformedMessageError: a length is beyond the size.
     """
     if len(sizes) and int(sizes.max()) > rows.shape[1]:
-        raise MalformedMessageError(f"{what} must have up to {rows.shape[1]:,} bytes; found {int(sizes.max()):,}")
+        raise MalformedMessageError(f"{name} must have up to {rows.shape[1]:,} bytes; found {int(sizes.max()):,}")
     return [row[:size].tobytes() for row, size in zip(rows, sizes.tolist(), strict=True)]
 
 

@@ -97,9 +97,9 @@ def with_zero(
     weights = np.array([weight for weight, _ in streams], dtype=np.int64).reshape(-1, len(fields)).T
     out, first = list[Remainders](), 0
     for block in sums:
-        here = slice(first, first + len(block))
+        span = slice(first, first + len(block))
         words = [item[..., item.shape[-1] - block.shape[-1] :] for _, item in streams]
-        out += mask(fields[here], block, weights[here], words)
+        out += mask(fields[span], block, weights[span], words)
         first += len(block)
     return tuple(out)
 
@@ -131,23 +131,23 @@ def silo_decode(
         by_field = [np.array(item) for item in zip(*answers, strict=True)]
         return _join_residues(fields, np.array(matrices, dtype=np.int64), by_field), ()
     result: list[Sums] = []
-    wrong: set[int] = set()
+    errors: set[int] = set()
     for place, field in enumerate(fields):
         rows = np.stack([answer[place].reshape(-1) for answer in answers]).astype(field.dtype) % field.modulus
         word = Word(field, tuple(points), rows, 2 * T + 1, (len(points) - 2 * T - 1) // 2)
         values, liars = word.decode((0,), coins)
         result.append(np.asarray(values).reshape(1, *answers[0][place].shape))
-        wrong |= set(liars)
+        errors |= set(liars)
     most = (len(points) - 2 * T - 1) // 2
-    if len(wrong) > most:  # other ones in other fields
-        raise TooManyErrors(f"at most {most} answers may be wrong; found {len(wrong)}")
-    return _join_residues(fields, np.ones((len(fields), 1), dtype=np.int64), result), tuple(sorted(wrong))
+    if len(errors) > most:  # other ones in other fields
+        raise TooManyErrors(f"at most {most} answers may be wrong; found {len(errors)}")
+    return _join_residues(fields, np.ones((len(fields), 1), dtype=np.int64), result), tuple(sorted(errors))
 
 
 def _join_residues(fields: Sequence[PrimeField], weights: Integers, values: Sequence[Sums]) -> Integers:
     """The integers whose remainders are combinations [f, m] of values, by field [m, ..., entries] or fewer entries."""
     (entries, rest), shape = (values[place].shape[-1] for place in (0, -1)), values[0].shape[1:-1]
-    whole = sum(item.shape[-1] == entries for item in values)
+    full = sum(item.shape[-1] == entries for item in values)
 
     def combine_counts(parts: Sequence[Sums]) -> Integers:
         stacked, count = np.array(parts), len(parts)
@@ -157,4 +157,4 @@ def _join_residues(fields: Sequence[PrimeField], weights: Integers, values: Sequ
     in_all = combine_counts([item[..., item.shape[-1] - rest :] for item in values])
     if rest == entries:
         return in_all
-    return np.concatenate([combine_counts([item[..., : entries - rest] for item in values[:whole]]), in_all], axis=-1)
+    return np.concatenate([combine_counts([item[..., : entries - rest] for item in values[:full]]), in_all], axis=-1)

@@ -99,8 +99,8 @@ class ProductCryptography:
             count: how many elements.
         """
         names = [self.name(step, group, digest, number) for number in range(self._T)]
-        own = np.frombuffer(b"".join(self._derive(key, name) for key in keys for name in names), dtype=np.uint8)
-        streams, counts = KeyedStreams(own.reshape(-1, KEY_BYTES)), np.full(len(keys) * len(names), count)
+        stream_keys = np.frombuffer(b"".join(self._derive(key, name) for key in keys for name in names), dtype=np.uint8)
+        streams, counts = KeyedStreams(stream_keys.reshape(-1, KEY_BYTES)), np.full(len(keys) * len(names), count)
         read = streams.uniform(words_below(self._fields), counts, bytes(BLOCK_BYTES))
         return [list(item) for item in read.reshape(len(keys), len(names), count)]
 

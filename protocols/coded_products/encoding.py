@@ -161,8 +161,8 @@ def check_bounds(left: float, right: float, product: float | None) -> None:
             raise InputError(f"{name} must be a positive number of at most 2^64; found {bound}")
 
 
-def _quantizer(bound: float, bits: int, what: str) -> FixedPoint:
-    return FixedPoint(None, bound, bits, what=what)
+def _quantizer(bound: float, bits: int, name: str) -> FixedPoint:
+    return FixedPoint(None, bound, bits, what=name)
 
 
 Floats = NDArray[np.floating[Any]]
@@ -206,13 +206,13 @@ class FactorParts:
         result = [np.maximum(part.max(axis=(0, 2)), -part.min(axis=(0, 2))) for part in self._parts]
         return np.concatenate(result).astype(np.float64)[self._order]
 
-    def check_bits(self, bits: int, what: str) -> None:
+    def check_bits(self, bits: int, name: str) -> None:
         """Raises InputError unless all numbers are multiples of 2^-bits; some are looked at at a time."""
         several = max(_HASHED // self.shape[2], 1)
         for part in self._parts:
             for row in part:
                 for start in range(0, len(row), several):
-                    check_bits(row[start : start + several], bits, what)
+                    check_bits(row[start : start + several], bits, name)
 
     def digest(self) -> bytes:
         """Of the numbers, in whatever parts and order: they must not change, and may be too many to keep for that."""
@@ -220,8 +220,8 @@ class FactorParts:
         for start in range(0, self.shape[1], several):
             devices = np.arange(start, min(start + several, self.shape[1]))
             rows = np.empty((len(devices), self.shape[0], self.shape[2]))
-            for here, part in self._of(devices):
-                rows[here] = np.swapaxes(part, 0, 1)
+            for rows_here, part in self._of(devices):
+                rows[rows_here] = np.swapaxes(part, 0, 1)
             hashed.update(rows.data)
         return hashed.digest()
 
@@ -229,9 +229,9 @@ class FactorParts:
         """Which of some devices are in each part, and their rows [terms, k, d]."""
         places = self._order[devices]
         for part, first, last in zip(self._parts, self._ends, self._ends[1:], strict=False):
-            here = np.flatnonzero((places >= first) & (places < last))
-            if len(here):
-                yield here, part[:, places[here] - first]
+            members = np.flatnonzero((places >= first) & (places < last))
+            if len(members):
+                yield members, part[:, places[members] - first]
 
     def encode(self, quantizer: FixedPoint, largest: float, devices: Ids, out: NDArray[np.signedinteger[Any]]) -> None:
         """Encodes the rows of some devices.
@@ -242,8 +242,8 @@ class FactorParts:
             devices: int64 [k].
             out: integers [k, terms, d], where they go.
         """
-        for here, rows in self._of(devices):
-            out[here] = np.swapaxes(quantizer.encode(rows, narrow=True, largest=largest), 0, 1)
+        for members, rows in self._of(devices):
+            out[members] = np.swapaxes(quantizer.encode(rows, narrow=True, largest=largest), 0, 1)
 
 
 class _Side:

@@ -97,15 +97,15 @@ class ProductDevices(CheckpointedMachine):
         return None
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`: relays' public keys alone."""
+        """See `Machine.receive`: relays' public keys alone."""
         self._check_ends(messages)
         if messages.phase is not Phase.KEYS:
             raise MalformedMessageError(f"messages must be for devices; found {messages.phase.label}")
-        self._agreement.take(messages)
+        self._agreement.receive(messages)
 
     def step(self) -> Iterable[Messages]:
         """Keys before the first step; then shares."""
-        if self._due is _NextAction.START and self._agreement.due:
+        if self._due is _NextAction.START and self._agreement.is_pending:
             self._due = _NextAction.AWAIT_KEYS
             return self._agreement.publish()
         if self._due is _NextAction.AWAIT_KEYS:
@@ -122,27 +122,27 @@ class ProductDevices(CheckpointedMachine):
 
     def _send(self) -> Iterator[Messages]:
         """Shares of every row, for every relay; those that expand theirs are told of it alone."""
-        if self._agreement.due:
+        if self._agreement.is_pending:
             self._agreement.agree()
         for party in self._agreement.left_out.tolist():
             self.remark(self.now, party, "it did not agree on keys with every relay: what it sends is left out")
         once, self._shared_once = not self._shared_once, True
-        kept, width = np.flatnonzero(~np.isin(self.parties, self._agreement.left_out)), self._rows.shape[1]
+        sending, width = np.flatnonzero(~np.isin(self.parties, self._agreement.left_out)), self._rows.shape[1]
         expanded = self._crypto.keys.expanded
         for relay in self._plan.relays[:expanded].tolist():
-            ends = self.parties[kept], np.full(len(kept), relay)
-            told = np.broadcast_to(np.uint32(width), (len(kept),))
-            size = told.itemsize + AUTHENTICATION_BYTES
-            yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, {names.WIDTH: told})
+            ends = self.parties[sending], np.full(len(sending), relay)
+            widths = np.broadcast_to(np.uint32(width), (len(sending),))
+            size = widths.itemsize + AUTHENTICATION_BYTES
+            yield self._wire.make(Phase.FACTOR_SHARES, self.now, ends, size, {names.WIDTH: widths})
         static = self._plan.layout.static if once else 0
         size, several = self._plan.size(width, static), max(LARGEST_BATCH // max(width, 1), 1)
-        for start in range(0, len(kept), several):
-            part = kept[start : start + several]
+        for start in range(0, len(sending), several):
+            part = sending[start : start + several]
             factors = self._parts(part, once=once)
             for j, relay in enumerate(self._plan.relays[expanded:].tolist(), start=expanded):
                 ends = self.parties[part], np.full(len(part), relay)
                 fields = self._plan.put(SHARE, self._shares(factors, j))
-                yield self._wire.say(Phase.FACTOR_SHARES, self.now, ends, size, fields)
+                yield self._wire.make(Phase.FACTOR_SHARES, self.now, ends, size, fields)
         self._rows = np.empty((0, 0), dtype=np.int64)
 
     def _parts(self, part: Ids, *, once: bool) -> list[tuple[int, Array, list[Words]]]:
@@ -203,7 +203,7 @@ class ProductSilos(CheckpointedMachine):
         super().__init__(parties, terms, len(terms.tapes))
         self._plan, self._draws, self._wire = plan, draws, Wire(draws.batch_shape)
         self._groups = np.flatnonzero(np.isin(plan.grouping.group_owner, parties))
-        self._wanted = plan.sizes[self._groups] >= plan.k_min
+        self._is_wanted = plan.sizes[self._groups] >= plan.k_min
         self._silent = 0
         self._clear()
         self._waits = False
@@ -212,7 +212,7 @@ class ProductSilos(CheckpointedMachine):
         relays, groups = self._plan.R, len(self._groups)
         self._counts: Ids = np.full((relays, groups), -1, dtype=np.int64)
         self._agreed: Ids = np.zeros((relays, groups, DIGEST_WORDS), dtype=np.int64)
-        self._given: dict[tuple[int, int], Residues] = {}
+        self._arrived_shares: dict[tuple[int, int], Residues] = {}
         self._sums: Array | None = None
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
@@ -230,7 +230,7 @@ class ProductSilos(CheckpointedMachine):
         return self._sums
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`: answers of relays."""
+        """See `Machine.receive`: answers of relays."""
         self._check_ends(messages)
         if messages.phase is not Phase.PRODUCT_SHARES:
             raise MalformedMessageError(f"messages must be answers of relays; found {messages.phase.label}")
@@ -251,7 +251,7 @@ class ProductSilos(CheckpointedMachine):
         self._counts[relays, groups], self._agreed[relays, groups] = counts, agreed
         for row, place in enumerate(zip(relays.tolist(), groups.tolist(), strict=True)):
             if shares is not None and counts[row]:
-                self._given[place] = tuple(np.take(share, row, axis=-2) for share in shares)
+                self._arrived_shares[place] = tuple(np.take(share, row, axis=-2) for share in shares)
 
     def step(self) -> Iterable[Messages]:
         """Nothing to say; decodes when all answers are there."""
@@ -273,12 +273,12 @@ class ProductSilos(CheckpointedMachine):
         shape = (*self._draws.batch_shape, len(self._groups), self._plan.layout.entries)
         sums, self._waits = np.zeros(shape, dtype=np.int64), False
         self._note_silent()
-        for group in np.flatnonzero(self._wanted).tolist():
+        for group in np.flatnonzero(self._is_wanted).tolist():
             used = self._agreeing(group)
             if used is not None:
                 sums[..., group, :] = self._decode_group(group, used)
         self._sums = sums
-        self._given = {}
+        self._arrived_shares = {}
 
     def _note_silent(self) -> None:
         for j in np.flatnonzero((self._counts < 0).all(axis=1)).tolist():
@@ -296,8 +296,8 @@ class ProductSilos(CheckpointedMachine):
         if not len(answered) and (counts == 0).sum() >= plan.required_relays:
             self.remark(self.now, owner, "too few devices are left for its sum, which is not computed")
             return None
-        said, votes = np.unique(self._agreed[answered, group], axis=0, return_counts=True)
-        usual = said[votes.argmax()] if len(said) else np.zeros(DIGEST_WORDS, dtype=np.int64)
+        digests, votes = np.unique(self._agreed[answered, group], axis=0, return_counts=True)
+        usual = digests[votes.argmax()] if len(digests) else np.zeros(DIGEST_WORDS, dtype=np.int64)
         used = [j for j in answered.tolist() if np.array_equal(self._agreed[j, group], usual)]
         if len(used) < plan.required_relays:
             missing = ", ".join(name_of(int(relay)) for j, relay in enumerate(plan.relays) if j not in used)
@@ -306,8 +306,8 @@ class ProductSilos(CheckpointedMachine):
                 f"{len(used)} in round {self.now.round}, without {missing}"
             )
         for j in set(answered.tolist()) - set(used):
-            what = "the relay adds up other devices' products than the rest: its answer is not used"
-            self.remark(self.now, int(plan.relays[j]), what)
+            text = "the relay adds up other devices' products than the rest: its answer is not used"
+            self.remark(self.now, int(plan.relays[j]), text)
         left_out = int(plan.sizes[self._groups[group]] - counts[used[0]])
         if left_out:
             self.remark(self.now, owner, f"its sum lacks {left_out} devices, whose shares did not reach every relay")
@@ -315,9 +315,9 @@ class ProductSilos(CheckpointedMachine):
 
     def _decode_group(self, group: int, used: list[int]) -> Array:
         plan, name_of = self._plan, self._draws.name_of
-        answers = [self._given[j, group] for j in used]
+        answers = [self._arrived_shares[j, group] for j in used]
         try:
-            result, wrong = silo_decode(plan.fields, plan.T, [j + 1 for j in used], answers, self._draws.coins)
+            result, errors = silo_decode(plan.fields, plan.T, [j + 1 for j in used], answers, self._draws.coins)
         except TooManyErrors as error:
             relays = ", ".join(name_of(int(plan.relays[j])) for j in used)
             raise ProtocolError(
@@ -325,7 +325,7 @@ class ProductSilos(CheckpointedMachine):
                 f"more than {(len(used) - plan.required_relays) // 2} of them are wrong, and {len(used)} relays "
                 "tell no more"
             ) from error
-        for place in wrong:
+        for place in errors:
             relay = int(plan.relays[used[place]])
             self.remark(self.now, relay, "the relay answered with wrong products, which are corrected")
         return result
@@ -337,7 +337,7 @@ class ProductSilos(CheckpointedMachine):
             "counts": self._counts,
             "agreed": self._agreed,
         }
-        for (j, group), given in self._given.items():
+        for (j, group), given in self._arrived_shares.items():
             arrays |= {f"given/{j}/{group}/{place}": share for place, share in enumerate(given)}
         return arrays if self._sums is None else {**arrays, "sums": self._sums}
 
@@ -349,4 +349,4 @@ class ProductSilos(CheckpointedMachine):
         places = {tuple(name.split("/")[1:3]) for name in arrays if name.startswith("given/")}
         for j, group in places:
             fields = range(len(self._plan.fields))
-            self._given[int(j), int(group)] = tuple(arrays[f"given/{j}/{group}/{place}"] for place in fields)
+            self._arrived_shares[int(j), int(group)] = tuple(arrays[f"given/{j}/{group}/{place}"] for place in fields)

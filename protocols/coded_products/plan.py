@@ -253,9 +253,9 @@ class ProductPlan:
             MalformedMessageError: one is missing, holds something else, or is not as wide.
         """
         out = []
-        for place, prime, whole in self._field_list:
+        for place, prime, is_first in self._field_list:
             result = _remainders(messages, f"{name} {place}", wire.axes + 2, prime)
-            due = width if whole else width - static
+            due = width if is_first else width - static
             if result.shape[-1] != due:
                 raise MalformedMessageError(
                     f"{messages.phase.label} must have {due:,} numbers in field {place}; found {result.shape[-1]:,}"
@@ -265,7 +265,7 @@ class ProductPlan:
 
     def size(self, width: int, static: int) -> int:
         """Bytes of a message with so many numbers, of which the first go in the first fields alone."""
-        return sum(width if whole else width - static for _, _, whole in self._field_list) + AUTHENTICATION_BYTES
+        return sum(width if is_first else width - static for _, _, is_first in self._field_list) + AUTHENTICATION_BYTES
 
 
 def _remainders(messages: Messages, name: str, axes: int, modulus: int) -> Array:

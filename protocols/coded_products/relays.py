@@ -67,8 +67,8 @@ class _ShareTable:
         new = np.flatnonzero(~self.there[rows])
         if not len(new):  # what is whole may be the senders' own arrays
             return
-        for own, item in zip(self.values, values, strict=True):
-            own[..., self.places(rows[new]), :] = item if len(new) == len(rows) else item[..., new, :]
+        for stored, item in zip(self.values, values, strict=True):
+            stored[..., self.places(rows[new]), :] = item if len(new) == len(rows) else item[..., new, :]
         self.there[rows] = True
 
 
@@ -147,10 +147,10 @@ class ProductRelays(CheckpointedMachine):
         return None
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+        """See `Machine.receive`."""
         self._check_ends(messages)
         takes = {
-            Phase.KEYS: self._keys.take,
+            Phase.KEYS: self._keys.receive,
             Phase.ZERO_KEYS: self._take_set_keys,
             Phase.FACTOR_SHARES: self._take_shares,
             Phase.ROSTERS: self._take_rosters,
@@ -161,18 +161,18 @@ class ProductRelays(CheckpointedMachine):
 
     def _take_set_keys(self, messages: Messages) -> None:
         if messages.step != SETUP:
-            raise StaleMessageError(f"keys must be told in {SETUP}, for all that follows; they are not")
+            raise StaleMessageError(f"keys must be sent in {SETUP}; they are not")
         keys = self._wire.read(messages, names.KEY, "|u1", KEY_BYTES)
-        which = self._wire.read(messages, names.SET, "<u4").astype(np.int64)
-        inside = (which < len(self._sets)).all()
-        dealers = [int(self._plan.relays[self._sets[item][0]]) for item in which.tolist()] if inside else []
+        set_numbers = self._wire.read(messages, names.SET, "<u4").astype(np.int64)
+        inside = (set_numbers < len(self._sets)).all()
+        dealers = [int(self._plan.relays[self._sets[item][0]]) for item in set_numbers.tolist()] if inside else []
         if not inside or dealers != messages.senders.tolist():
             raise MalformedMessageError("keys of sets must come from the first relay of each; at least one does not")
-        known = self._has_key[which].any(axis=1)
-        if known.any() and (self._set_keys[which[known]] != keys[known]).any():
-            raise StaleMessageError("the first relay of a set must tell it one key; one has told another before")
-        self._set_keys[which] = keys
-        self._has_key[which, np.searchsorted(self._plan.relays, messages.receivers)] = True
+        known = self._has_key[set_numbers].any(axis=1)
+        if known.any() and (self._set_keys[set_numbers[known]] != keys[known]).any():
+            raise StaleMessageError("the first relay of a set must send it one key; one has sent another before")
+        self._set_keys[set_numbers] = keys
+        self._has_key[set_numbers, np.searchsorted(self._plan.relays, messages.receivers)] = True
 
     def _take_shares(self, messages: Messages) -> None:
         self._check_step(messages)
@@ -185,8 +185,8 @@ class ProductRelays(CheckpointedMachine):
             if relay.at is not _At.GATHERING:
                 raise StaleMessageError("shares must arrive before relays compare what they hold; at least one did not")
             if self._expands(relay):
-                told = np.unique(self._wire.read(part, names.WIDTH, "<u4"))
-                if told.tolist() != [self._numbers_due(relay)]:
+                widths = np.unique(self._wire.read(part, names.WIDTH, "<u4"))
+                if widths.tolist() != [self._numbers_due(relay)]:
                     raise MalformedMessageError("shares must be as long as all devices' are; at least one is not")
             else:
                 due = self._numbers_due(relay)
@@ -202,9 +202,9 @@ class ProductRelays(CheckpointedMachine):
         static -= self._plan.layout.fresh
         result: list[Remainders] = []
         if not self._expands(relay):
-            whole = [messages[f"{SHARE} {place}"] for place in range(len(self._plan.fields))]
+            shares = [messages[f"{SHARE} {place}"] for place in range(len(self._plan.fields))]
             in_order = len(first) == len(messages) and bool((first[1:] > first[:-1]).all())
-            result = whole if in_order else [np.take(item, first, axis=-2) for item in whole]
+            result = shares if in_order else [np.take(item, first, axis=-2) for item in shares]
         if static:
             once = relay.once = relay.once or self._nothing(relay, static, self._silo_by_silo, once=True)
             once.put(rows, [item[..., :static] for item in result[: len(once.values)]])
@@ -250,18 +250,18 @@ class ProductRelays(CheckpointedMachine):
 
     def _deal(self) -> list[Messages]:
         """The first relay of every set draws its key and tells the others of it."""
-        own = [n for n, item in enumerate(self._sets) if int(self._plan.relays[item[0]]) in self.parties]
-        dealers = np.array([self._plan.relays[self._sets[n][0]] for n in own], dtype=np.int64)
-        if not own or not self._crypto.keys.keyed:
+        own_sets = [n for n, item in enumerate(self._sets) if int(self._plan.relays[item[0]]) in self.parties]
+        dealers = np.array([self._plan.relays[self._sets[n][0]] for n in own_sets], dtype=np.int64)
+        if not own_sets or not self._crypto.keys.keyed:
             return []
         keys = self._crypto.draw_keys(self._draws, dealers)
-        self._set_keys[own] = keys
-        self._has_key[own, [self._sets[n][0] for n in own]] = True
-        to = [(place, n, j) for place, n in enumerate(own) for j in self._sets[n][1:]]
-        rows, which, others = (np.array(item, dtype=np.int64) for item in zip(*to, strict=True))
-        fields: dict[str, Array] = {names.KEY: keys[rows], names.SET: which.astype(np.uint32)}
+        self._set_keys[own_sets] = keys
+        self._has_key[own_sets, [self._sets[n][0] for n in own_sets]] = True
+        to = [(place, n, j) for place, n in enumerate(own_sets) for j in self._sets[n][1:]]
+        rows, set_numbers, others = (np.array(item, dtype=np.int64) for item in zip(*to, strict=True))
+        fields: dict[str, Array] = {names.KEY: keys[rows], names.SET: set_numbers.astype(np.uint32)}
         size = KEY_BYTES + 4 + AUTHENTICATION_BYTES
-        return [self._wire.say(Phase.ZERO_KEYS, SETUP, (dealers[rows], self._plan.relays[others]), size, fields)]
+        return [self._wire.make(Phase.ZERO_KEYS, SETUP, (dealers[rows], self._plan.relays[others]), size, fields)]
 
     def _next(self, relay: RelayState) -> Iterator[Messages]:
         if relay.at is _At.GATHERING and relay.fresh is not None:
@@ -279,7 +279,7 @@ class ProductRelays(CheckpointedMachine):
         assert fresh is not None, "something has arrived"
         due = None if once is None or once.whole else once
         if self._expands(relay):
-            known = np.isin(self._plan.grouping.row_owner, self._keys.known(relay.party))
+            known = np.isin(self._plan.grouping.row_owner, self._keys.senders_of(relay.party))
             self._expand(relay, fresh, known, layout.fresh, once=False)
             if due is not None:
                 self._expand(relay, due, known, layout.static, once=True)
@@ -316,7 +316,7 @@ class ProductRelays(CheckpointedMachine):
         return layout.fresh + (layout.static if relay.once is None or not relay.once.whole else 0)
 
     def _expand_shares(self, relay: RelayState, step: Step, senders: Ids, width: int, *, once: bool) -> Residues:
-        words = self._crypto.expand(step, senders, width, self._keys.of(relay.party), once=once)
+        words = self._crypto.expand(step, senders, width, self._keys.keys_of(relay.party), once=once)
         return residues(self._fields(once=once), words)
 
     def _complete_devices(self, relay: RelayState) -> Flags:
@@ -330,14 +330,14 @@ class ProductRelays(CheckpointedMachine):
         packed = np.packbits(self._complete_devices(relay))
         fields = {names.HELD: np.broadcast_to(packed, (len(others), len(packed)))}
         ends = np.full(len(others), relay.party), others
-        return self._wire.say(Phase.ROSTERS, self.now, ends, len(packed) + AUTHENTICATION_BYTES, fields)
+        return self._wire.make(Phase.ROSTERS, self.now, ends, len(packed) + AUTHENTICATION_BYTES, fields)
 
     def _answer(self, relay: RelayState) -> Iterator[Messages]:
         """Answers every silo for the devices that all relays hold the shares of."""
         plan = self._plan
         if self._crypto.keys.keyed and not self._has_key[self._sets_of(relay), relay.place].all():
-            what = "the relay was not told the key of every set that it is in, and gives no answers"
-            self.remark(self.now, relay.party, what)
+            text = "the relay was not told the key of every set that it is in, and gives no answers"
+            self.remark(self.now, relay.party, text)
             return
         if len(relay.heard) + 1 < plan.required_relays:
             self.remark(self.now, relay.party, "the relay hears of too few others, and gives no answers in this step")
@@ -368,13 +368,13 @@ class ProductRelays(CheckpointedMachine):
         self, relay: RelayState, groups: Ids, counts: Ids, digests: Ids, size: int, shares: dict[str, Array]
     ) -> Messages:
         ends = np.full(len(groups), relay.party), self._plan.grouping.group_owner[groups]
-        told: dict[str, Array] = {names.COUNT: counts[groups].astype(np.uint32), names.AGREED: digests[groups]}
-        return self._wire.say(Phase.PRODUCT_SHARES, self.now, ends, size, told | shares)
+        fields: dict[str, Array] = {names.COUNT: counts[groups].astype(np.uint32), names.AGREED: digests[groups]}
+        return self._wire.make(Phase.PRODUCT_SHARES, self.now, ends, size, fields | shares)
 
     def _digest(self, rows: Ids) -> Ids:
         """Of whose products are added up in this step, 126 bits."""
-        told = sha256(step_bytes(self.now) + rows.astype("<i8").tobytes()).digest()
-        return np.frombuffer(told[: 8 * DIGEST_WORDS], dtype="<i8").astype(np.int64) & (2**63 - 1)
+        digest = sha256(step_bytes(self.now) + rows.astype("<i8").tobytes()).digest()
+        return np.frombuffer(digest[: 8 * DIGEST_WORDS], dtype="<i8").astype(np.int64) & (2**63 - 1)
 
     def _product(self, relay: RelayState, group: int, rows: Ids, digest: Ids) -> Residues:
         """One relay's answer to a silo: by field, remainders [*tapes, entries], or without static entries."""
@@ -385,9 +385,9 @@ class ProductRelays(CheckpointedMachine):
             fresh = self._read(relay, relay.fresh, part, layout.fresh, once=False)
             once = () if relay.once is None else self._read(relay, relay.once, part, layout.static, once=True)
             result.append(relay_products(layout, once, fresh))
-        whole = [blocks[0] if len(blocks) == 1 else np.asarray(np.sum(blocks, axis=0, dtype=np.int64))
+        totals = [blocks[0] if len(blocks) == 1 else np.asarray(np.sum(blocks, axis=0, dtype=np.int64))
                  for blocks in zip(*result, strict=True)]  # fmt: skip
-        return with_zero(plan.fields, whole, self.zeros(relay, group, digest))
+        return with_zero(plan.fields, totals, self.zeros(relay, group, digest))
 
     def _parts(self, relay: RelayState, rows: Ids) -> list[Ids]:
         """Rows that are multiplied together: all, or so many that what is expanded of them stays small."""
@@ -404,13 +404,13 @@ class ProductRelays(CheckpointedMachine):
 
     def zeros(self, relay: RelayState, group: int, digest: Ids) -> list[tuple[Integers, Words]]:
         """The common streams that a relay adds to its products for a silo, each with its weights by field."""
-        plan, own = self._plan, self._sets_of(relay)
-        parties = [plan.relays[list(self._sets[n])] for n in own]
+        plan, sets = self._plan, self._sets_of(relay)
+        parties = [plan.relays[list(self._sets[n])] for n in sets]
         result = self._crypto.streams(
-            self._draws, self._set_keys[own], parties, self.now, group, digest, plan.layout.entries
+            self._draws, self._set_keys[sets], parties, self.now, group, digest, plan.layout.entries
         )
         out: list[tuple[Integers, Words]] = []
-        for n, streams in zip(own, result, strict=True):
+        for n, streams in zip(sets, result, strict=True):
             weights = [zero_weights(field, plan.T, plan.R, self._sets[n])[relay.place] for field in plan.fields]
             out += zip(np.array(weights).T, streams, strict=True)
         return out
@@ -445,23 +445,23 @@ class ProductRelays(CheckpointedMachine):
         self._set_keys, self._has_key = arrays["set keys"], arrays["has key"]
         self._keys.restore(within("keys", arrays))
         for relay in self._relays:
-            own = within(f"relay/{relay.party}", arrays)
-            relay.at = _At(int(own["at"]))
-            relay.heard = {int(party): flags.astype(np.bool_) for party, flags in within("heard", own).items()}
+            stored = within(f"relay/{relay.party}", arrays)
+            relay.at = _At(int(stored["at"]))
+            relay.heard = {int(party): flags.astype(np.bool_) for party, flags in within("heard", stored).items()}
             relay.fresh = relay.once = None
-            if "fresh/there" in own:
-                relay.fresh = _ShareTable(self.now, *_unpack_residues("fresh", own))
-            if "once/there" in own:
-                there, values = _unpack_residues("once", own)
-                step, whole = step_of(own["once step"][0]), bool(own["once whole"])
+            if "fresh/there" in stored:
+                relay.fresh = _ShareTable(self.now, *_unpack_residues("fresh", stored))
+            if "once/there" in stored:
+                there, values = _unpack_residues("once", stored)
+                step, whole = step_of(stored["once step"][0]), bool(stored["once whole"])
                 relay.once = _ShareTable(step, there, values, self._silo_by_silo, whole=whole)
 
 
-def _pack_residues(lead: str, there: Array, values: Residues) -> dict[str, Array]:
+def _pack_residues(lead: str, present: Array, values: Residues) -> dict[str, Array]:
     """Which are there and what they are, as arrays of a state."""
-    return {f"{lead}/there": there, **{f"{lead}/{place}": value for place, value in enumerate(values)}}
+    return {f"{lead}/there": present, **{f"{lead}/{place}": value for place, value in enumerate(values)}}
 
 
 def _unpack_residues(name: str, state: Mapping[str, Array]) -> tuple[Array, Residues]:
-    own = within(name, state)
-    return own["there"], tuple(own[str(place)] for place in range(len(own) - 1))
+    stored = within(name, state)
+    return stored["there"], tuple(stored[str(place)] for place in range(len(stored) - 1))

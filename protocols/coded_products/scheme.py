@@ -175,7 +175,7 @@ class CodedProducts(RelayCoded):
         RelayCoded.__post_init__(self)
         least = self.relays_for(self.T)
         if least > self.R:
-            raise InputError(f"R must be at least 2 T + 1 = {least}, or nobody can decode products; found {self.R}")
+            raise InputError(f"R must be at least 2 T + 1 = {least}, or no silo can decode products; found {self.R}")
         check_bounds(self.left, self.right, self.product)
         distinct = set(self.primes)
         if not 0 < len(distinct) == len(self.primes) <= len(BELOW_2_8) or max(distinct) >= 2 ** (MAGNITUDE_BITS + 1):
@@ -410,9 +410,9 @@ class ProductCollective:
             for side, result, width in (("left", left, product.height), ("right", right, product.width)):
                 known = result is None and product.static and self.shared
                 if not known and (result is None or result.shape != (product.terms, rows, width)):
-                    what = None if result is None else list(result.shape)
+                    shape = None if result is None else list(result.shape)
                     raise InputError(
-                        f"{side} factors must be {[product.terms, rows, width]}; found {what} in product {n}"
+                        f"{side} factors must be {[product.terms, rows, width]}; found {shape} in product {n}"
                     )
             if product.static and left is not None:
                 digests[n] = left.digest()

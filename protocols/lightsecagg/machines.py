@@ -16,7 +16,7 @@ import numpy as np
 from fgl_secure.crypto.cryptography import Context, Elements, KeyPurpose, Mask
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.lightsecagg.plan import LightSecAggPlan, check_roster
-from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, MaskedClients
+from fgl_secure.protocols.secagg.clients import SEALING, Answer, MaskedClients, Store
 from fgl_secure.protocols.secagg.pairs import PairwiseKeys
 from fgl_secure.protocols.secagg.server import AggregationServer
 from fgl_secure.protocols.secagg.terms import USUAL, Stage, bytes_of, elements_of, flags_of
@@ -41,7 +41,7 @@ class LightSecAggServer(AggregationServer):
         Phase.UNMASKING: Stage.OPENING,
     }
 
-    kept = ("given", "told", "total", "opened")
+    saved = ("given", "forwarded", "total", "opened")
     _plan: LightSecAggPlan
 
     def _clear(self) -> None:
@@ -49,93 +49,93 @@ class LightSecAggServer(AggregationServer):
         self._given = np.zeros((n, n), dtype=np.bool_)
         self._boxes: dict[int, Bytes] = {}
         self._box_bytes = c.wrapped_bytes + c.sealed_bytes(code.width)
-        self._told = np.zeros((n, n), dtype=np.bool_)
+        self._forwarded = np.zeros((n, n), dtype=np.bool_)
         self._total = np.zeros((*self._tapes, code.length), dtype=np.int64)
         self._votes = np.zeros((n, n, c.vote_bytes), dtype=np.uint8)
         self._opened = np.zeros((*self._tapes, 0, code.width), dtype=np.int64)
 
-    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Callable[[], Iterable[Messages]]]]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Store], Callable[[], Iterable[Messages]]]]:
         return {
-            Stage.SHARES: (self._hear_shares, self._tell_shares),
-            Stage.VECTORS: (self._hear_vectors, self._tell_roster),
-            Stage.AGREEMENT: (self._hear_votes, self._tell_votes),
-            Stage.OPENING: (self._hear_opened, self._decode),
+            Stage.SHARES: (self._receive_shares, self._send_shares),
+            Stage.VECTORS: (self._receive_vectors, self._send_roster),
+            Stage.AGREEMENT: (self._receive_votes, self._send_votes),
+            Stage.OPENING: (self._receive_openings, self._decode),
         }
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
-    def _hear_shares(self, messages: Messages) -> Hear:
+    def _receive_shares(self, messages: Messages) -> Store:
         """A sealed box for each other client."""
         n = self.terms.n
         flags = flags_of(messages, "given", n)
         boxes = bytes_of(messages, "boxes", n - 1, self._box_bytes)
 
-        def hear(row: int, client: int) -> None:
+        def store(row: int, client: int) -> None:
             others = self._listed.copy()
             others[client] = False
             if not np.array_equal(flags[row], others):
-                raise ProtocolError(f"boxes must be for those whose keys client {client} was told; they are not")
+                raise ProtocolError(f"boxes must be for those whose keys client {client} received; they are not")
             self._given[client], self._boxes[client] = flags[row], boxes[row]
 
-        return hear
+        return store
 
-    def _tell_shares(self) -> Iterable[Messages]:
-        """Everybody that has shared hears who did, and what they sealed for it."""
-        shared = self._here.answered.copy()
-        self._told = self._given.T & shared & shared[:, None]
+    def _send_shares(self) -> Iterable[Messages]:
+        """Every party that has shared hears who did, and what they sealed for it."""
+        shared = self._tracker.answered.copy()
+        self._forwarded = self._given.T & shared & shared[:, None]
         boxes, self._boxes = self._boxes, {}
-        self._here.go(Stage.VECTORS, shared)
-        return self._forward_boxes(boxes, shared, self._told, self.now)
+        self._tracker.go(Stage.VECTORS, shared)
+        return self._forward_boxes(boxes, shared, self._forwarded, self.now)
 
-    def _forward_boxes(self, boxes: dict[int, Bytes], shared: Flags, told: Flags, step: Step) -> Iterator[Messages]:
+    def _forward_boxes(self, boxes: dict[int, Bytes], shared: Flags, shown: Flags, step: Step) -> Iterator[Messages]:
         """Client by client: all boxes together are as large as what all clients shared."""
         nothing = np.zeros(self._box_bytes, dtype=np.uint8)
         for client in np.flatnonzero(shared).tolist():
             others = [u for u in range(len(shared)) if u != client]
-            own = [boxes[u][client - (client > u)] if told[client, u] else nothing for u in others]
-            which = np.arange(len(shared)) == client
-            fields = {"told": told[client][None], "boxes": np.stack(own)[None]}
-            yield self._to_clients(Phase.SECRET_SHARES, which, fields, None, step)
+            client_boxes = [boxes[u][client - (client > u)] if shown[client, u] else nothing for u in others]
+            receiver = np.arange(len(shared)) == client
+            fields = {"told": shown[client][None], "boxes": np.stack(client_boxes)[None]}
+            yield self._to_clients(Phase.SECRET_SHARES, receiver, fields, None, step)
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
-    def _hear_vectors(self, messages: Messages) -> Hear:
+    def _receive_vectors(self, messages: Messages) -> Store:
         """A masked vector, added up at once."""
         field = self._plan.field
         vectors = elements_of(messages, "vector", self._crypto.ring, self.terms.length)
-        wrapped = self._wrapped_with(messages)
+        wrapped = self._read_wrapped(messages)
 
-        def hear(row: int, client: int) -> None:
+        def store(row: int, client: int) -> None:
             self._total = field.add(self._total, vectors[..., row, :]).astype(np.int64, copy=False)
             self._for_receiver[client] = wrapped[row]
 
-        return hear
+        return store
 
-    def _tell_roster(self) -> Iterable[Messages]:
+    def _send_roster(self) -> Iterable[Messages]:
         """Those whose vectors are in the sum hear whose are."""
-        self._included = self._here.answered.copy()
-        self._here.go(Stage.AGREEMENT, self._included)
+        self._included = self._tracker.answered.copy()
+        self._tracker.go(Stage.AGREEMENT, self._included)
         roster = np.broadcast_to(self._included, (int(self._included.sum()), self.terms.n))
         return [self._to_clients(Phase.ROSTERS, self._included, {"roster": roster})]
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _tell_votes(self) -> Iterable[Messages]:
+    def _send_votes(self) -> Iterable[Messages]:
         """Those that voted hear how the others did."""
-        voted = self._here.answered.copy()
-        cast = self._told & voted
+        voted = self._tracker.answered.copy()
+        cast = self._forwarded & voted
         votes = self._votes.transpose(1, 0, 2)[voted] * cast[voted][..., None]
-        self._here.go(Stage.OPENING, voted)
+        self._tracker.go(Stage.OPENING, voted)
         return [self._to_clients(Phase.UNMASKING, voted, {"cast": cast[voted], "votes": votes})]
 
-    def _hear_opened(self, messages: Messages) -> Hear:
+    def _receive_openings(self, messages: Messages) -> Store:
         """A client's sum of coded masks."""
         code = self._plan.code
         sums = elements_of(messages, "sum", self._crypto.ring, code.width)
 
-        def hear(row: int, client: int) -> None:
+        def store(row: int, client: int) -> None:
             if not self._opened.shape[-2]:
                 self._opened = np.zeros((*self._tapes, self.terms.n, code.width), dtype=np.int64)
             self._opened[..., client, :] = sums[..., row, :]
 
-        return hear
+        return store
 
     def _decode(self) -> Iterable[Messages]:
         """Takes the sum of the masks away; a receiver that is another party hears what is left.
@@ -144,15 +144,15 @@ class LightSecAggServer(AggregationServer):
             ProtocolError: answers contradict each other, or the sum is beyond what so many vectors can reach.
         """
         terms, field = self.terms, self._plan.field
-        holders = np.flatnonzero(self._here.answered)
+        holders = np.flatnonzero(self._tracker.answered)
         sums = np.moveaxis(self._opened[..., holders, :], -2, 0)
-        mask, wrong = self._plan.code.recover(sums, holders.tolist(), self._coins)
+        mask, errors = self._plan.code.recover(sums, holders.tolist(), self._coins)
         total = field.subtract(self._total, mask.astype(np.int64, copy=False)).astype(np.int64, copy=False)
         if not terms.split:
             self._sums = terms.decode_total(total, int(self._included.sum()), field.modulus)[..., None, :]
-        for client in wrong:
+        for client in errors:
             self.remark(self.now, int(terms.clients[client]), "its sum of coded masks is wrong: corrected")
-        self._here.go(None)
+        self._tracker.go(None)
         step, self._step = self.now, None
         self._opened, self._total = self._opened[..., :0, :].copy(), np.zeros_like(self._total)
         if not terms.split:
@@ -196,7 +196,7 @@ class LightSecAggClients(MaskedClients):
     stages = USUAL
     secrets: ClassVar = 3
 
-    kept = ("holds", "own", "held", "roster")
+    saved = ("holds", "own", "held", "roster")
     _plan: LightSecAggPlan
 
     def _clear(self) -> None:
@@ -208,48 +208,48 @@ class LightSecAggClients(MaskedClients):
         self._held = np.zeros((*self._tapes, h, n, self._plan.code.width), dtype=np.int64)
         self._roster = np.zeros((h, n), dtype=np.bool_)
 
-    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Answer]]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Store], Answer]]:
         return {
-            Stage.SHARES: (self._hear_keys, self._share),
-            Stage.VECTORS: (self._hear_shares, self._hand_in),
-            Stage.AGREEMENT: (self._hear_roster, self._agree),
-            Stage.OPENING: (self._hear_votes, self._open_up),
+            Stage.SHARES: (self._receive_keys, self._share),
+            Stage.VECTORS: (self._receive_shares, self._hand_in),
+            Stage.AGREEMENT: (self._receive_roster, self._agree),
+            Stage.OPENING: (self._receive_votes, self._open_up),
         }
 
     # ---------------------------------------------------------------------------------------------------------- SHARES
-    def _hear_keys(self, messages: Messages) -> Hear:
-        """Everybody's keys, and that of a receiver that is somebody else: checked, and agreed on."""
+    def _receive_keys(self, messages: Messages) -> Store:
+        """Every party's keys, and that of a receiver that is another party: checked, and agreed on."""
         n, context = self.terms.n, self._context
         listed_keys, receivers_key = self._listed_keys(messages, n), self._receivers_key(messages)
 
-        def hear(row: int, at: int) -> None:
-            public, me = listed_keys(row, at, np.arange(n)), int(self.parties[at])
-            others = {v: (int(self.terms.clients[v]), key) for v, (key,) in public.items() if v != self._places[at]}
-            receiver = self._agree_with_receiver(at, receivers_key(row), context)
-            self._pairs.agree(at, self._secrets[at, SEALING].tobytes(), context, me, others)
-            self._keep_receiver(at, *receiver)
+        def store(row: int, index: int) -> None:
+            public, me = listed_keys(row, index, np.arange(n)), int(self.parties[index])
+            others = {v: (int(self.terms.clients[v]), key) for v, (key,) in public.items() if v != self._places[index]}
+            receiver = self._agree_with_receiver(index, receivers_key(row), context)
+            self._pairs.agree(index, self._secrets[index, SEALING].tobytes(), context, me, others)
+            self._keep_receiver(index, *receiver)
 
-        return hear
+        return store
 
-    def _share(self, which: Ids) -> Iterable[Messages]:
+    def _share(self, indices: Ids) -> Iterable[Messages]:
         """A coded mask sealed for each other client whose key was heard, client by client; its noise is forgotten.
 
         So is its private key, unless it has yet to hear what others wrapped for it.
         """
-        secrets = self._secrets[which]
-        self._forget(which, *((NOISE,) if self._crypto.wrapped_bytes else (SEALING, NOISE)))
-        return self._share_masks(which, secrets, self._context, self.now)
+        secrets = self._secrets[indices]
+        self._forget(indices, *((NOISE,) if self._crypto.wrapped_bytes else (SEALING, NOISE)))
+        return self._share_masks(indices, secrets, self._context, self.now)
 
-    def _share_masks(self, which: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
+    def _share_masks(self, indices: Ids, secrets: Array, context: Context, step: Step) -> Iterator[Messages]:
         n, nothing, has = self.terms.n, bytes(self._pairs.box_bytes(self._plan.code.width)), self._pairs.has
-        for index, secret in zip(which.tolist(), secrets, strict=True):
+        for index, secret in zip(indices.tolist(), secrets, strict=True):
             place = int(self._places[index])
             coded = self._encode_mask(index, secret, context)
             self._own[..., index, :], self._holds[index, place] = coded[..., place, :], True
             others = [v for v in range(n) if v != place]
             names = {v: int(self.terms.clients[v]) for v in others if has[index, v]}
-            said = self._pairs.wrap_keys(index, secret[SEALING].tobytes(), context, int(self.parties[index]), names)
-            sealed = [self._seal_coded(index, v, coded, said[v], context) if v in said else nothing for v in others]
+            keys = self._pairs.wrap_keys(index, secret[SEALING].tobytes(), context, int(self.parties[index]), names)
+            sealed = [self._seal_coded(index, v, coded, keys[v], context) if v in keys else nothing for v in others]
             boxes = np.frombuffer(b"".join(sealed), dtype=np.uint8).reshape(1, n - 1, len(nothing))
             fields = {"boxes": boxes, "given": has[[index]]}
             yield self._to_server(Phase.SECRET_SHARES, np.array([index]), fields, None, step)
@@ -271,52 +271,52 @@ class LightSecAggClients(MaskedClients):
         rows, width = self._plan.code.noise_shape
         return self._crypto.elements(key, rows * width)
 
-    def _seal_coded(self, index: int, v: int, coded: Elements, said: bytes, context: Context) -> bytes:
+    def _seal_coded(self, index: int, v: int, coded: Elements, wrapped: bytes, context: Context) -> bytes:
         """The coded mask for one other client."""
         ends = int(self.parties[index]), int(self.terms.clients[v])
-        return self._pairs.seal(index, v, said, context, ends, coded[..., v, :])
+        return self._pairs.seal(index, v, wrapped, context, ends, coded[..., v, :])
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
-    def _hear_shares(self, messages: Messages) -> Hear:
+    def _receive_shares(self, messages: Messages) -> Store:
         """Who shared, and the coded masks that a client holds from now on."""
         n, threshold, width, context = self.terms.n, self.terms.threshold, self._plan.code.width, self._context
         flags = flags_of(messages, "told", n)
         boxes = bytes_of(messages, "boxes", n - 1, self._pairs.box_bytes(width))
 
-        def hear(row: int, at: int) -> None:
-            place = int(self._places[at])
-            self._check_known(at, flags[row], self._pairs.has[at], "clients that shared")
+        def store(row: int, index: int) -> None:
+            place = int(self._places[index])
+            self._check_known(index, flags[row], self._pairs.has[index], "clients that shared")
             of = {v: boxes[row, v - (v > place)].tobytes() for v in np.flatnonzero(flags[row]).tolist()}
-            keys, result = self._unseal_boxes(at, of, width, context)
+            keys, result = self._unseal_boxes(index, of, width, context)
             if len(result) + 1 < threshold:
                 raise ProtocolError(
                     f"coded masks of at least {threshold} clients must open as sealed for client {place}; "
                     f"found {len(result) + 1}"
                 )
-            self._pairs.keep(at, keys)
-            self._held[..., at, place, :] = self._own[..., at, :]
+            self._pairs.keep(index, keys)
+            self._held[..., index, place, :] = self._own[..., index, :]
             for v, values in result.items():
-                self._holds[at, v], self._held[..., at, v, :] = True, values
+                self._holds[index, v], self._held[..., index, v, :] = True, values
 
-        return hear
+        return store
 
     def _masks(self, index: int, context: Context) -> tuple[list[Mask], list[int]]:
         masks = [self._mask_key(index, self._secrets[index, MASK].tobytes(), context), *self._receivers_mask(index)]
         return masks, [1] * len(masks)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_roster(self, messages: Messages) -> Hear:
+    def _receive_roster(self, messages: Messages) -> Store:
         """Whose vectors the server says are in the sum."""
         roster = flags_of(messages, "roster", self.terms.n)
 
-        def hear(row: int, at: int) -> None:
-            self._check_roster(roster[row], int(self._places[at]), self._holds[at])
-            self._roster[at] = roster[row]
+        def store(row: int, index: int) -> None:
+            self._check_roster(roster[row], int(self._places[index]), self._holds[index])
+            self._roster[index] = roster[row]
 
-        return hear
+        return store
 
-    def _check_roster(self, roster: Flags, own: int, told: Flags) -> None:
-        check_roster(roster, own, told, self.terms.threshold)
+    def _check_roster(self, roster: Flags, place: int, known: Flags) -> None:
+        check_roster(roster, place, known, self.terms.threshold)
 
     def _voters(self, index: int) -> Flags:
         """Bool [n], the others on a client's roster: whom its votes are for, and whose votes it counts."""
@@ -324,17 +324,17 @@ class LightSecAggClients(MaskedClients):
         others[self._places[index]] = False
         return others
 
-    def _voted_for(self, index: int, context: Context) -> bytes:
+    def _vote_digest(self, index: int, context: Context) -> bytes:
         return context.digest(self._roster[index].tobytes())
 
-    def _open_up(self, which: Ids) -> Iterable[Messages]:
+    def _open_up(self, indices: Ids) -> Iterable[Messages]:
         """The sum of the coded masks of each client's roster, and no second; then everything is forgotten."""
-        sums = [self._plan.code.add_coded(self._sum_coded(index)) for index in which.tolist()]
-        self._held[..., which, :, :], self._own[..., which, :] = 0, 0
-        self._pairs.forget(which)
-        self._holds[which] = False
+        sums = [self._plan.code.add_coded(self._sum_coded(index)) for index in indices.tolist()]
+        self._held[..., indices, :, :], self._own[..., indices, :] = 0, 0
+        self._pairs.forget(indices)
+        self._holds[indices] = False
         total = np.stack([one.astype(np.int64, copy=False) for one in sums], axis=-2)
-        return [self._to_server(Phase.UNMASKING, which, {}, {"sum": total})]
+        return [self._to_server(Phase.UNMASKING, indices, {}, {"sum": total})]
 
     def _sum_coded(self, index: int) -> Elements:
         """The coded masks whose sum a client opens: elements [*tapes, r, width]."""

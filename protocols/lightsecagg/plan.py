@@ -2,7 +2,7 @@
 
 A mask of d elements is cut into U - T parts, T uniform parts are put beside them, and the U parts become N coded masks
 by Lagrange coding, one for each client. Codes of sums are sums of codes, so that the sums of U clients
-decode to the sum of the masks, whoever they are.
+decode to the sum of the masks, no matter which party they are.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class MaskCode:
 
     Attributes:
         field: of masks and vectors.
-        clients: N, who each hold one coded mask of everybody.
+        clients: N, who each hold one coded mask of every party.
         threshold: U, coded masks, or sums of them, that determine a mask, or the sum.
         colluding: T < U, coded masks that tell nothing of it.
         length: d, elements of a mask.
@@ -152,21 +152,21 @@ class LightSecAggPlan(SumPlan):
         return _NUMBERS.pack(self.field.modulus, self.code.colluding) + self.keys.encode()
 
 
-def check_roster(roster: Flags, own: int, told: Flags, threshold: int) -> None:
+def check_roster(roster: Flags, place: int, known: Flags, threshold: int) -> None:
     """A client's role: raises unless it may vote for a roster, and answer for it when enough others do.
 
     Args:
         roster: bool [N], whose vectors are in the sum, as the aggregator says.
-        own: the number of the client that is told; its own vector is sent.
-        told: bool [N], whose coded masks it holds.
+        place: the number of the client that is told; its own vector is sent.
+        known: bool [N], whose coded masks it holds.
         threshold: U.
 
     Raises:
         ProtocolError: the roster leaves the client out, or names one whose coded mask it lacks, or fewer than U.
     """
-    if not roster[own]:
-        raise ProtocolError(f"sender {own} must be on the roster of a step that it sent its vector in; it is not")
-    unknown = np.flatnonzero(roster & ~told)
+    if not roster[place]:
+        raise ProtocolError(f"sender {place} must be on the roster of a step that it sent its vector in; it is not")
+    unknown = np.flatnonzero(roster & ~known)
     if len(unknown):
         raise ProtocolError(f"a roster must name those only whose coded masks arrived; found sender {unknown[0]}")
     if int(roster.sum()) < threshold:

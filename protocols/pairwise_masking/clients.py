@@ -6,7 +6,8 @@ need no word of the other end, which may vanish later. So of each pair one clien
 the ring before the other, wraps a secret for the other, which follows from the seed of its mask key, when it hands out
 shares. The key of the mask takes the X25519 secret and the wrapped one. A server that is given the seed of the one that
 wrapped derives the secret anew; given the other's, it unwraps what passed through its hands. What is shared is one
-seed, from which both private keys follow, so shares are as long as they were. What one of a pair wraps nobody else can
+seed, from which both private keys follow, so shares are as long as they were. What one of a pair wraps no other party
+can
 make or change, and where it does not open the client takes no further part: a vector without one of its masks would
 fit no other, and a server that could have masks left out would have all left out.
 
@@ -27,14 +28,14 @@ from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.pairwise_masking.drawing import MASK, SELF, SHARES, DrawingClients, Vetoes
 from fgl_secure.protocols.pairwise_masking.plan import MaskingPlan, NeighbourGraph, UnmaskRequest
-from fgl_secure.protocols.secagg.clients import SEALING, Answer, Hear, stack_bytes
+from fgl_secure.protocols.secagg.clients import SEALING, Answer, Store, stack_bytes
 from fgl_secure.protocols.secagg.pairs import PairwiseKeys, Publics, check_usable
 from fgl_secure.protocols.secagg.terms import Stage, bytes_of, flags_of
 from fgl_secure.runtime import Draws, MessageKind, Messages, Phase
 from fgl_secure.typing import Array, Flags, Ids
 
 REQUEST_BYTES = 32
-"""Of the digest of what a server asks about everybody."""
+"""Of the digest of what a server asks about every party."""
 PHASES: Mapping[MessageKind, Stage] = {
     Phase.DRAW: Stage.DRAW,
     Phase.KEYS: Stage.SHARES,
@@ -46,13 +47,13 @@ PHASES: Mapping[MessageKind, Stage] = {
 """What the server's messages ask for, by what they carry."""
 
 
-def _check_request(asked: NDArray[np.uint8], own: int, told: Flags, adjacent: Flags, threshold: int) -> None:
+def _check_request(request: NDArray[np.uint8], place: int, known: Flags, adjacent: Flags, threshold: int) -> None:
     """A sender's role: raises unless a request is one that it may answer.
 
     Args:
-        asked: uint8 [m], what the aggregator asks about every sender.
-        own: the number of the sender that is asked; its own vector is sent.
-        told: bool [m], whose shares the aggregator said it forwarded.
+        request: uint8 [m], what the aggregator asks about every sender.
+        place: the number of the sender that is asked; its own vector is sent.
+        known: bool [m], whose shares the aggregator said it forwarded.
         adjacent: bool [m], the sender's neighbours.
         threshold: least vectors in a sum.
 
@@ -60,15 +61,15 @@ def _check_request(asked: NDArray[np.uint8], own: int, told: Flags, adjacent: Fl
         ProtocolError: the request is for both secrets of one sender, for its own mask key, about a neighbour that
             shared nothing, or for a sum of fewer than `threshold` vectors.
     """
-    if (asked > UnmaskRequest.MASK_KEY).any():
-        who = int(np.flatnonzero(asked > UnmaskRequest.MASK_KEY)[0])
+    if (request > UnmaskRequest.MASK_KEY).any():
+        who = int(np.flatnonzero(request > UnmaskRequest.MASK_KEY)[0])
         raise ProtocolError(f"a request must be for one secret of each sender; found one for both of sender {who}")
-    if asked[own] != UnmaskRequest.SELF_MASK:
-        raise ProtocolError(f"sender {own} must be on the roster of a step that it sent its vector in; it is not")
-    unknown = np.flatnonzero((asked > UnmaskRequest.NOTHING) & adjacent & ~told)
+    if request[place] != UnmaskRequest.SELF_MASK:
+        raise ProtocolError(f"sender {place} must be on the roster of a step that it sent its vector in; it is not")
+    unknown = np.flatnonzero((request > UnmaskRequest.NOTHING) & adjacent & ~known)
     if len(unknown):
         raise ProtocolError(f"a roster must name those only that shared their secrets; found sender {unknown[0]}")
-    vectors = int((asked == UnmaskRequest.SELF_MASK).sum())
+    vectors = int((request == UnmaskRequest.SELF_MASK).sum())
     if vectors < threshold:
         raise ProtocolError(f"a roster must name at least threshold = {threshold} senders; found {vectors}")
 
@@ -90,7 +91,7 @@ class MaskingClients(DrawingClients):
     """Another one only in tests of what it is for."""
 
     keys: ClassVar = {"sealing": SEALING, "mask": MASK}
-    kept = ("mask", "told", "holds", "held", "asked", "request")
+    saved = ("mask", "forwarded", "holds", "held", "requests", "request")
 
     def __init__(
         self, parties: Ids, plan: MaskingPlan, cryptography: Cryptography, draws: Draws, names: Names | None = None
@@ -106,10 +107,10 @@ class MaskingClients(DrawingClients):
         self._pairs = PairwiseKeys(self._crypto, h, k)
         self._publics = Publics(h, k, size)
         self._mask = np.zeros((h, k, KEY_BYTES), dtype=np.uint8)
-        self._told = np.zeros((h, k), dtype=np.bool_)
+        self._forwarded = np.zeros((h, k), dtype=np.bool_)
         self._holds = np.zeros((h, k + 1), dtype=np.bool_)
         self._held = np.zeros((*self._tapes, h, k + 1, 2, self._plan.words), dtype=np.int64)
-        self._asked = np.zeros((h, k + 1), dtype=np.uint8)
+        self._requests = np.zeros((h, k + 1), dtype=np.uint8)
         self._request = np.zeros((h, REQUEST_BYTES), dtype=np.uint8)
         self._vetoes = self.vetoes(self._plan, self._crypto, self._tapes, h)
 
@@ -122,14 +123,14 @@ class MaskingClients(DrawingClients):
             raise InputError("veto must come before a client has shared its secrets; it is too late")
         self._vetoes.cast |= senders
 
-    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Answer]]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Store], Answer]]:
         return {
             Stage.DRAW: (self._receive_commitments, self._reveal),
-            Stage.SHARES: (self._hear_keys, self._share),
-            Stage.VECTORS: (self._hear_shares, self._hand_in),
-            Stage.AGREEMENT: (self._hear_roster, self._agree),
-            Stage.VETO: (self._hear_votes, self._say_vetoes),
-            Stage.OPENING: (self._hear_go if self.terms.veto else self._hear_votes, self._open_up),
+            Stage.SHARES: (self._receive_keys, self._share),
+            Stage.VECTORS: (self._receive_shares, self._hand_in),
+            Stage.AGREEMENT: (self._receive_roster, self._agree),
+            Stage.VETO: (self._receive_votes, self._send_vetoes),
+            Stage.OPENING: (self._receive_go if self.terms.veto else self._receive_votes, self._open_up),
         }
 
     @property
@@ -148,26 +149,26 @@ class MaskingClients(DrawingClients):
         return np.asarray(self._circles.neighbours[self._places[index]])
 
     # ------------------------------------------------------------------------------------------- KEYS, DRAW and SHARES
-    def _beside_keys(self, which: Ids) -> dict[str, Array]:
+    def _beside_keys(self, indices: Ids) -> dict[str, Array]:
         """What a sparse graph needs."""
-        return {"pledge": stack_bytes([self._commit(index) for index in which.tolist()])} if self._plan.sparse else {}
+        return {"pledge": stack_bytes([self._commit(index) for index in indices.tolist()])} if self._plan.sparse else {}
 
-    def _hear_keys(self, messages: Messages) -> Hear:
-        """Keys of a client's circle, and of a receiver that is somebody else: checked, and agreed on."""
-        drawn = self._hear_draw(messages)
+    def _receive_keys(self, messages: Messages) -> Store:
+        """Keys of a client's circle, and of a receiver that is another party: checked, and agreed on."""
+        drawn = self._receive_draw(messages)
         listed_keys, receivers_key = self._listed_keys(messages, self._plan.degree + 1), self._receivers_key(messages)
 
-        def hear(row: int, at: int) -> None:
-            draw = drawn(row, at)
+        def store(row: int, index: int) -> None:
+            draw = drawn(row, index)
             seed = b"" if draw is None else draw.seed
             circles = self._plan.circles(self.now, seed)
-            public = listed_keys(row, at, circles.closed_neighbours[self._places[at]])
+            public = listed_keys(row, index, circles.closed_neighbours[self._places[index]])
             if draw is not None:
                 draw.check_keys(public)
-            self._agree_on(at, public, receivers_key(row), circles, self._plan.context(self.now, seed))
+            self._agree_on(index, public, receivers_key(row), circles, self._plan.context(self.now, seed))
             self._seed = seed
 
-        return hear
+        return store
 
     def _agree_on(
         self,
@@ -181,12 +182,12 @@ class MaskingClients(DrawingClients):
 
         Keys of masks with those that lead a client follow when it hears what they wrapped for it.
         """
-        c, terms, own = self._crypto, self.terms, int(self._places[index])
+        c, terms, place = self._crypto, self.terms, int(self._places[index])
         me, sealing, mask = int(self.parties[index]), *(self._secrets[index, i].tobytes() for i in (SEALING, MASK))
-        near = {j: v for j, v in enumerate(circles.neighbours[own].tolist()) if v in public}
+        near = {j: v for j, v in enumerate(circles.neighbours[place].tolist()) if v in public}
         names = {j: int(terms.clients[v]) for j, v in near.items()}
         check_usable(c, {names[j]: public[v][1] for j, v in near.items()})
-        now = {names[j]: public[v][1] for j, v in near.items() if circles.initiates[own, j] or not c.wrapped_bytes}
+        now = {names[j]: public[v][1] for j, v in near.items() if circles.initiates[place, j] or not c.wrapped_bytes}
         masks = c.agree(mask, context, KeyPurpose.PAIR_MASK, me, now, terms.length)
         shared = self._agree_with_receiver(index, receiver, self._plan.context(self.now))  # which knows no graph
         self._pairs.agree(index, sealing, context, me, {j: (names[j], public[v][0]) for j, v in near.items()})
@@ -197,7 +198,7 @@ class MaskingClients(DrawingClients):
             if names[j] in masks:
                 self._mask[index, j] = np.frombuffer(masks[names[j]], dtype=np.uint8)
 
-    def _share(self, which: Ids) -> Iterable[Messages]:
+    def _share(self, indices: Ids) -> Iterable[Messages]:
         """Shares of both secrets, sealed for each neighbour whose keys were heard; what made them is forgotten.
 
         With them goes what is wrapped for the neighbours that a client leads; private keys are then kept until it has
@@ -205,9 +206,9 @@ class MaskingClients(DrawingClients):
         """
         circles, context, has = self._circles, self._context, self._pairs.has
         boxes = np.zeros(
-            (len(which), self._plan.degree, self._pairs.box_bytes(self._plan.sealed_elements)), dtype=np.uint8
+            (len(indices), self._plan.degree, self._pairs.box_bytes(self._plan.sealed_elements)), dtype=np.uint8
         )
-        for row, index in enumerate(which.tolist()):
+        for row, index in enumerate(indices.tolist()):
             place, me = int(self._places[index]), int(self.parties[index])
             shares, secret = self._shares(index, circles, context), self._secrets[index, SEALING].tobytes()
             self._held[..., index, circles.self_index[place], :, :] = shares[..., circles.self_index[place], :, :]
@@ -225,11 +226,11 @@ class MaskingClients(DrawingClients):
             for j, wrapped in self._pairs.wrap_keys(index, secret, context, me, names).items():
                 box = self._pairs.seal(index, j, wrapped, context, (me, names[j]), values[..., j, :])
                 boxes[row, j] = np.frombuffer(box, dtype=np.uint8)
-        fields = {"boxes": boxes, "given": has[which]}
+        fields = {"boxes": boxes, "given": has[indices]}
         if self._crypto.wrapped_bytes:
-            fields["wrapped"] = np.stack([self._wrap_neighbours(index, circles, context) for index in which.tolist()])
-        self._forget(which, *((SHARES,) if self._crypto.wrapped_bytes else (SEALING, MASK, SHARES)))
-        return [self._to_server(Phase.SECRET_SHARES, which, fields)]
+            fields["wrapped"] = np.stack([self._wrap_neighbours(index, circles, context) for index in indices.tolist()])
+        self._forget(indices, *((SHARES,) if self._crypto.wrapped_bytes else (SEALING, MASK, SHARES)))
+        return [self._to_server(Phase.SECRET_SHARES, indices, fields)]
 
     def _wrap_neighbours(self, index: int, circles: NeighbourGraph, context: Context) -> NDArray[np.uint8]:
         """What a client wraps for the neighbours that it leads: uint8 [led, bytes]."""
@@ -269,7 +270,7 @@ class MaskingClients(DrawingClients):
         return self._crypto.derive_key(seed, context, KeyPurpose.SELF_MASK, int(self.parties[index]))
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
-    def _hear_shares(self, messages: Messages) -> Hear:
+    def _receive_shares(self, messages: Messages) -> Store:
         """Who shared, the shares that a client holds from now on, and the masks with those that lead it."""
         circles, context = self._circles, self._context
         plan, k, c = self._plan, self._plan.degree, self._crypto
@@ -277,57 +278,57 @@ class MaskingClients(DrawingClients):
         boxes = bytes_of(messages, "boxes", k, self._pairs.box_bytes(plan.sealed_elements))
         wrapped = bytes_of(messages, "wrapped", plan.max_initiated, c.wrapped_bytes) if c.wrapped_bytes else None
 
-        def hear(row: int, at: int) -> None:
-            place = int(self._places[at])
-            self._check_known(at, flags[row], self._pairs.has[at], "clients that shared")
+        def store(row: int, index: int) -> None:
+            place = int(self._places[index])
+            self._check_known(index, flags[row], self._pairs.has[index], "clients that shared")
             if int(flags[row].sum()) + 1 < plan.required_shares:
                 raise ProtocolError(
                     f"shares must be those of at least {plan.required_shares} clients; "
                     f"found {int(flags[row].sum()) + 1}"
                 )
             of = {j: boxes[row, j].tobytes() for j in np.flatnonzero(flags[row]).tolist()}
-            keys, result = self._unseal_boxes(at, of, plan.sealed_elements, context)
+            keys, result = self._unseal_boxes(index, of, plan.sealed_elements, context)
             if len(result) + 1 < plan.required_shares:
                 raise ProtocolError(
                     f"shares of at least {plan.required_shares} clients must open as sealed for client {place}; "
                     f"found {len(result) + 1}"
                 )
-            masks = {} if wrapped is None else self._masks_heard(at, flags[row], wrapped[row], circles, context)
-            self._told[at] = flags[row]
-            self._pairs.keep(at, keys)
+            masks = {} if wrapped is None else self._unwrap_masks(index, flags[row], wrapped[row], circles, context)
+            self._forwarded[index] = flags[row]
+            self._pairs.keep(index, keys)
             for j, key in masks.items():
-                self._mask[at, j] = np.frombuffer(key, dtype=np.uint8)
+                self._mask[index, j] = np.frombuffer(key, dtype=np.uint8)
             for j, values in result.items():
                 in_circle = j + int(j >= circles.self_index[place])
-                self._holds[at, in_circle] = True
+                self._holds[index, in_circle] = True
                 both = values[..., : 2 * plan.words]
-                self._held[..., at, in_circle, :, :] = both.reshape(*both.shape[:-1], 2, plan.words)
+                self._held[..., index, in_circle, :, :] = both.reshape(*both.shape[:-1], 2, plan.words)
                 if plan.terms.veto:
-                    self._vetoes.keep(at, in_circle, values[..., -1])
+                    self._vetoes.keep(index, in_circle, values[..., -1])
 
-        return hear
+        return store
 
-    def _masks_heard(
-        self, index: int, told: Array, wrapped: Array, circles: NeighbourGraph, context: Context
+    def _unwrap_masks(
+        self, index: int, forwarded: Array, wrapped: Array, circles: NeighbourGraph, context: Context
     ) -> dict[int, bytes]:
         """Keys of the masks with those that lead a client and have shared, by their places.
 
         Raises:
             ProtocolError: what one of them wrapped does not open. Without its mask the client's vector would not fit
-                the other's; and whoever could have a client leave out masks could have it leave out all.
+                the other's; and a party that could have a client leave out masks could have it leave out all.
         """
         place, me = int(self._places[index]), int(self.parties[index])
-        names = {j: int(self.terms.clients[circles.neighbours[place, j]]) for j in range(len(told))}
-        who = np.flatnonzero(told & ~circles.initiates[place]).tolist()
+        names = {j: int(self.terms.clients[circles.neighbours[place, j]]) for j in range(len(forwarded))}
+        who = np.flatnonzero(forwarded & ~circles.initiates[place]).tolist()
         received = {names[j]: wrapped[circles.following[place, j]].tobytes() for j in who}
         publics = {names[j]: self._publics.get(index, j) for j in who}
         secret, width = self._secrets[index, MASK].tobytes(), self.terms.length
         keys = self._crypto.agree(secret, context, KeyPurpose.PAIR_MASK, me, publics, width, received)
         return {j: keys[names[j]] for j in who}
 
-    def _forget_masks(self, which: Ids) -> None:
-        self._vetoes.forget(which)
-        self._mask[which] = 0
+    def _forget_masks(self, indices: Ids) -> None:
+        self._vetoes.forget(indices)
+        self._mask[indices] = 0
 
     def _masks(self, index: int, context: Context) -> tuple[list[Mask], list[int]]:
         """The masks of a client's vector, and their signs: those of a pair cancel in the sum."""
@@ -335,75 +336,75 @@ class MaskingClients(DrawingClients):
         near = self._circles.neighbours[place]
         masks: list[Mask] = [self._self_mask(index, context)]
         signs = [1]
-        for j in np.flatnonzero(self._told[index]).tolist():
+        for j in np.flatnonzero(self._forwarded[index]).tolist():
             masks.append(self._mask[index, j].tobytes())
             signs.append(1 if place < near[j] else -1)
         more = [*self._receivers_mask(index), *self._vetoes.blanks(index)]
         return masks + more, signs + [1] * len(more)
 
     # ------------------------------------------------------------------------------------------- AGREEMENT and OPENING
-    def _hear_roster(self, messages: Messages) -> Hear:
-        """What the server asks about everybody: kept of a client's circle, and of all as a digest for votes."""
+    def _receive_roster(self, messages: Messages) -> Store:
+        """What the server asks about every party: kept of a client's circle, and of all as a digest for votes."""
         n, circles, context = self.terms.n, self._circles, self._context
-        asked = bytes_of(messages, "asked", n)
+        requests = bytes_of(messages, "asked", n)
 
-        def hear(row: int, at: int) -> None:
-            place = int(self._places[at])
-            near, told, adjacent = circles.neighbours[place], np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-            told[near[self._told[at]]] = told[place] = True
+        def store(row: int, index: int) -> None:
+            place = int(self._places[index])
+            near, known, adjacent = circles.neighbours[place], np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
+            known[near[self._forwarded[index]]] = known[place] = True
             adjacent[near] = True
-            self._check_asked(asked[row], place, told, adjacent)
-            self._asked[at] = asked[row][circles.closed_neighbours[place]]
-            self._request[at] = np.frombuffer(context.digest(asked[row].tobytes()), dtype=np.uint8)
+            self._check_asked(requests[row], place, known, adjacent)
+            self._requests[index] = requests[row][circles.closed_neighbours[place]]
+            self._request[index] = np.frombuffer(context.digest(requests[row].tobytes()), dtype=np.uint8)
 
-        return hear
+        return store
 
-    def _check_asked(self, asked: Array, own: int, told: Array, adjacent: Array) -> None:
-        _check_request(asked, own, told, adjacent, self.terms.threshold)
+    def _check_asked(self, request: Array, place: int, known: Array, adjacent: Array) -> None:
+        _check_request(request, place, known, adjacent, self.terms.threshold)
 
     def _voters(self, index: int) -> Flags:
         """Bool [k], the neighbours in the sum."""
         others = self._circles.others(self._places[index])
-        return np.asarray(self._told[index] & (self._asked[index, others] == UnmaskRequest.SELF_MASK))
+        return np.asarray(self._forwarded[index] & (self._requests[index, others] == UnmaskRequest.SELF_MASK))
 
-    def _voted_for(self, index: int, context: Context) -> bytes:  # noqa: ARG002  # the digest is kept
+    def _vote_digest(self, index: int, context: Context) -> bytes:  # noqa: ARG002  # the digest is kept
         digest: bytes = self._request[index].tobytes()
         return digest
 
-    def _say_vetoes(self, which: Ids) -> Iterable[Messages]:
+    def _send_vetoes(self, indices: Ids) -> Iterable[Messages]:
         """Each client's share of the sum of the vetoes of all in the sum; of a client that lacks one, none."""
         counted, shares = self._vetoes.open_sum(
-            which, self._asked[which] == UnmaskRequest.SELF_MASK, self._holds[which]
+            indices, self._requests[indices] == UnmaskRequest.SELF_MASK, self._holds[indices]
         )
-        return [self._to_server(Phase.VETOES, which, {"counted": counted}, {"share": shares[..., None]})]
+        return [self._to_server(Phase.VETOES, indices, {"counted": counted}, {"share": shares[..., None]})]
 
-    def _hear_go(self, messages: Messages) -> Hear:  # noqa: ARG002  # says nothing
-        """That nobody vetoes, so that the sum may be opened."""
+    def _receive_go(self, messages: Messages) -> Store:  # noqa: ARG002  # says nothing
+        """That no party vetoes, so that the sum may be opened."""
 
-        def hear(row: int, at: int) -> None:
+        def store(row: int, index: int) -> None:
             pass
 
-        return hear
+        return store
 
-    def _open_up(self, which: Ids) -> Iterable[Messages]:
+    def _open_up(self, ids: Ids) -> Iterable[Messages]:
         """One share at most of each secret that is asked for; then everything is forgotten."""
-        given = np.zeros((len(which), self._plan.degree + 1), dtype=np.bool_)
+        given = np.zeros((len(ids), self._plan.degree + 1), dtype=np.bool_)
         shares = np.zeros((*self._tapes, *given.shape, self._plan.words), dtype=np.int64)
-        for row, index in enumerate(which.tolist()):
-            asked = self._asked[index]
-            given[row] = self._holds[index] & (asked != UnmaskRequest.NOTHING)
-            kind = np.where(asked == UnmaskRequest.MASK_KEY, 1, 0)
+        for row, index in enumerate(ids.tolist()):
+            request = self._requests[index]
+            given[row] = self._holds[index] & (request != UnmaskRequest.NOTHING)
+            kind = np.where(request == UnmaskRequest.MASK_KEY, 1, 0)
             chosen = self._held[..., index, np.arange(len(kind)), kind, :]
             shares[..., row, :, :] = np.where(given[row][:, None], chosen, 0)
-        self._pairs.forget(which)
-        self._holds[which] = False
-        self._held[..., which, :, :, :] = 0
-        return [self._to_server(Phase.UNMASKING, which, {"given": given}, {"shares": shares}, ring=self._crypto.field)]
+        self._pairs.forget(ids)
+        self._holds[ids] = False
+        self._held[..., ids, :, :, :] = 0
+        return [self._to_server(Phase.UNMASKING, ids, {"given": given}, {"shares": shares}, ring=self._crypto.field)]
 
     # ---------------------------------------------------------------------------------------------------------- states
     def _arrays(self) -> dict[str, Array]:
-        publics, which = self._publics.arrays()
-        return {**super()._arrays(), **self._vetoes.arrays(), "mask keys": publics, "which mask key": which}
+        publics, numbers = self._publics.arrays()
+        return {**super()._arrays(), **self._vetoes.arrays(), "mask keys": publics, "which mask key": numbers}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)

@@ -23,7 +23,7 @@ from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError
 from fgl_secure.protocols.pairwise_masking.graph import MOST_WITHHELD
 from fgl_secure.protocols.pairwise_masking.plan import LABEL, MaskingPlan
-from fgl_secure.protocols.secagg.clients import SEALING, Hear, MaskedClients, stack_bytes
+from fgl_secure.protocols.secagg.clients import SEALING, MaskedClients, Store, stack_bytes
 from fgl_secure.protocols.secagg.terms import bytes_of, flags_of
 from fgl_secure.runtime import Messages, Phase
 from fgl_secure.typing import Array, Bytes, Flags, Ids
@@ -45,11 +45,11 @@ class Vetoes:
         self._blank = np.zeros((hosted, KEY_BYTES), dtype=np.uint8)
         self._shares = np.zeros((*tapes, hosted, shares), dtype=np.int64)
 
-    def share(self, at: int, seed: bytes, context: Context, owner: int, circle: Ids) -> Elements:
+    def share(self, index: int, seed: bytes, context: Context, owner: int, circle: Ids) -> Elements:
         """Shares of a client's veto, of 0 where it has none: elements [*tapes, k + 1].
 
         Args:
-            at: the client's place.
+            index: the client's place.
             seed: that its shares are drawn from, which it never shares.
             context: of the sum.
             owner: its party identifier.
@@ -57,28 +57,28 @@ class Vetoes:
         """
         c = self._crypto
         drawn = c.elements(c.derive_key(seed, context, KeyPurpose.VETO, owner), self._plan.required_shares)
-        if self.cast[at]:
-            self._blank[at] = np.frombuffer(c.derive_key(seed, context, KeyPurpose.BLANK, owner), dtype=np.uint8)
-        secret, coins = self._secret(drawn[..., -1:], at), drawn[..., :-1, None]
+        if self.cast[index]:
+            self._blank[index] = np.frombuffer(c.derive_key(seed, context, KeyPurpose.BLANK, owner), dtype=np.uint8)
+        secret, coins = self._secret(drawn[..., -1:], index), drawn[..., :-1, None]
         return np.asarray(self._plan.sharing.share(secret, coins, circle)[..., 0])
 
     def _secret(self, drawn: Elements, index: int) -> Elements:
         """A client's veto: elements of the same shape, as drawn or 0."""
         return drawn if self.cast[index] else np.zeros_like(drawn)
 
-    def keep(self, at: int, place: int, share: Elements) -> None:
+    def keep(self, index: int, place: int, share: Elements) -> None:
         """Keeps a share, elements [*tapes], of the veto of who stands at a place of a client's circle."""
-        self._shares[..., at, place] = share
+        self._shares[..., index, place] = share
 
-    def blanks(self, at: int) -> list[bytes]:
-        """The key of a mask that nobody takes away, for the vector of a client that vetoes."""
-        return [self._blank[at].tobytes()] if self.cast[at] else []
+    def blanks(self, index: int) -> list[bytes]:
+        """The key of a mask that no party takes away, for the vector of a client that vetoes."""
+        return [self._blank[index].tobytes()] if self.cast[index] else []
 
-    def open_sum(self, which: Ids, among: Flags, holds: Flags) -> tuple[Flags, Elements]:
+    def open_sum(self, indices: Ids, among: Flags, holds: Flags) -> tuple[Flags, Elements]:
         """Shares of the sum of the vetoes of some, which are forgotten by that.
 
         Args:
-            which: int64 [m], places of clients.
+            indices: int64 [m], places of clients.
             among: bool [m, k + 1], of whose vetoes.
             holds: bool [m, k + 1], whose shares each client holds.
 
@@ -86,13 +86,13 @@ class Vetoes:
             Bool [m], who holds all that count, and elements [*tapes, m], their shares; 0 of the others.
         """
         counted = np.all(holds | ~among, axis=1)
-        shares = np.where(among & counted[:, None], self._shares[..., which, :], 0)
-        self._shares[..., which, :] = 0
+        shares = np.where(among & counted[:, None], self._shares[..., indices, :], 0)
+        self._shares[..., indices, :] = 0
         return counted, reduce(self._plan.field.add, np.moveaxis(shares, -1, 0))
 
-    def forget(self, which: Ids) -> None:
+    def forget(self, indices: Ids) -> None:
         """Forgets what is uniform in the vectors of some clients, which have left."""
-        self._blank[which] = 0
+        self._blank[indices] = 0
 
     def arrays(self) -> dict[str, Array]:
         """All of it, for a state."""
@@ -130,11 +130,11 @@ class Commitments:
 class GraphSeed:
     """What a sparse graph is drawn from: nonces of the clients, for this one sum, committed to before any is revealed.
 
-    A client reveals its own when it has been told all commitments, its own among them, so that nobody can choose
-    anything that the graph depends on after the first nonce of somebody honest is known, and before that nobody knows
+    A client reveals its own when it has been told all commitments, its own among them, so that no party can choose
+    anything that the graph depends on after the first nonce of a party honest is known, and before that no party knows
     anything of the graph: no server by choosing session, step or whom it has heard of, no client that colludes with it
-    by drawing its keys late. What is left is to withhold: whoever reveals last, and a server that says of others that
-    they revealed nothing, chooses among the graphs without some of the nonces. Few of them may be missing
+    by drawing its keys late. What is left is to withhold: a party that reveals last, and a server that says of others
+    that they revealed nothing, chooses among the graphs without some of the nonces. Few of them may be missing
     (`MOST_WITHHELD`), and the degree of the graph allows for all that can be chosen (`freedom_bits`). Keys of pairs
     are bound to the seed, so clients that are told different things have none in common.
 
@@ -153,22 +153,22 @@ class GraphSeed:
     @cached_property
     def seed(self) -> bytes:
         """32 bytes."""
-        told = np.packbits(self.revealed).tobytes() + self.keys.tobytes() + self.nonces.tobytes()
-        return hashlib.sha256(LABEL + b"seed" + self.pledges.digest + told).digest()
+        content = np.packbits(self.revealed).tobytes() + self.keys.tobytes() + self.nonces.tobytes()
+        return hashlib.sha256(LABEL + b"seed" + self.pledges.digest + content).digest()
 
-    def check(self, own: int, most: int) -> None:
-        """Raises unless it is what was committed to, but for a few who withhold it.
+    def check(self, place: int, most: int) -> None:
+        """Raises unless it is what was committed to, except for a few who withhold it.
 
         Args:
-            own: the place of who checks, and has revealed.
+            place: the place of who checks, and has revealed.
             most: that may be missing.
 
         Raises:
             ProtocolError: something revealed is not what was committed to, or too much is missing.
         """
         made = self.pledges.made
-        if not self.revealed[own]:
-            raise ProtocolError(f"a graph must be drawn with the nonce of client {own}, which it revealed; it is not")
+        if not self.revealed[place]:
+            raise ProtocolError(f"a graph must be drawn with the nonce of client {place}, which it revealed; it is not")
         missing = int((made & ~self.revealed).sum())
         if missing > most:
             raise ProtocolError(f"a graph must be drawn with all nonces but {most} at most; {missing} are missing")
@@ -236,16 +236,16 @@ class DrawingClients(MaskedClients):
 
     def _commitments(self, index: int) -> Commitments:
         """What a client was told that all have committed to; the process keeps it once for all that were told alike."""
-        which = int(self._list_of[index])
-        if which >= 0:
-            return self._lists[which]
+        number = int(self._list_of[index])
+        if number >= 0:
+            return self._lists[number]
         n = self.terms.n
         return Commitments(np.zeros(n, dtype=np.bool_), np.zeros((n, COMMITMENT_BYTES), dtype=np.uint8))
 
     def _keep_commitments(self, index: int, made: Flags, entries: Bytes) -> None:
-        for which, known in enumerate(self._lists):
+        for number, known in enumerate(self._lists):
             if np.array_equal(made, known.made) and np.array_equal(entries, known.entries):
-                self._list_of[index] = which
+                self._list_of[index] = number
                 return
         self._list_of[index] = len(self._lists)
         self._lists.append(Commitments(made.copy(), entries.copy()))
@@ -258,27 +258,27 @@ class DrawingClients(MaskedClients):
     def _commit(self, index: int) -> bytes:
         return commitment_of(int(self._places[index]), digest_of_keys(*self._public_keys(index)), self._nonce(index))
 
-    def _receive_commitments(self, messages: Messages) -> Hear:
+    def _receive_commitments(self, messages: Messages) -> Store:
         """All commitments, a client's own among them: from now on it takes part in no draw from others."""
         n, least = self.terms.n, self.terms.threshold
         flags, entries = flags_of(messages, "made", n), bytes_of(messages, "pledges", n, COMMITMENT_BYTES)
 
-        def hear(row: int, at: int) -> None:
-            place = int(self._places[at])
+        def store(row: int, index: int) -> None:
+            place = int(self._places[index])
             if int(flags[row].sum()) < least:
                 raise ProtocolError(f"a graph must be drawn by {least} clients; found {flags[row].sum()}")
-            if not flags[row, place] or entries[row, place].tobytes() != self._commit(at):
+            if not flags[row, place] or entries[row, place].tobytes() != self._commit(index):
                 raise ProtocolError(f"own commitment must come back as client {place} made it; it does not")
-            self._keep_commitments(at, flags[row], entries[row])
+            self._keep_commitments(index, flags[row], entries[row])
 
-        return hear
+        return store
 
-    def _reveal(self, which: Ids) -> Iterable[Messages]:
+    def _reveal(self, indices: Ids) -> Iterable[Messages]:
         """What each client committed to."""
-        nonces = stack_bytes([self._nonce(index) for index in which.tolist()])
-        return [self._to_server(Phase.DRAW, which, {"nonce": nonces})]
+        nonces = stack_bytes([self._nonce(index) for index in indices.tolist()])
+        return [self._to_server(Phase.DRAW, indices, {"nonce": nonces})]
 
-    def _hear_draw(self, messages: Messages) -> Callable[[int, int], GraphSeed | None]:
+    def _receive_draw(self, messages: Messages) -> Callable[[int, int], GraphSeed | None]:
         """Reads what a sparse graph is drawn from, the client's own nonce among it; None where all mask with all."""
         if not self._plan.sparse:
             return lambda _row, _at: None
@@ -286,36 +286,36 @@ class DrawingClients(MaskedClients):
         revealed = flags_of(messages, "revealed", n)
         keys, nonces = (bytes_of(messages, name, n, COMMITMENT_BYTES) for name in ("digests", "nonces"))
 
-        def read(row: int, at: int) -> GraphSeed:
-            pledges, told = self._commitments(at), (revealed[row], keys[row], nonces[row])
-            if self._last is None or not self._last.is_of(pledges, *told):
-                self._last = GraphSeed(pledges, *(item.copy() for item in told))
+        def read(row: int, index: int) -> GraphSeed:
+            pledges, reveals = self._commitments(index), (revealed[row], keys[row], nonces[row])
+            if self._last is None or not self._last.is_of(pledges, *reveals):
+                self._last = GraphSeed(pledges, *(item.copy() for item in reveals))
             draw = self._last
             if int(revealed[row].sum()) < least:
                 raise ProtocolError(f"a graph must be drawn by {least} clients; found {revealed[row].sum()}")
-            self._check_draw(draw, int(self._places[at]))
+            self._check_draw(draw, int(self._places[index]))
             if self._seed not in (b"", draw.seed):
                 raise ProtocolError("a graph must be the same for all clients of a process; found another")
             return draw
 
         return read
 
-    def _check_draw(self, draw: GraphSeed, own: int) -> None:
-        draw.check(own, MOST_WITHHELD)
+    def _check_draw(self, draw: GraphSeed, place: int) -> None:
+        draw.check(place, MOST_WITHHELD)
 
     def _arrays(self) -> dict[str, Array]:
         n = self.terms.n
-        own: dict[str, Array] = {
+        arrays: dict[str, Array] = {
             "seed": np.frombuffer(self._seed, dtype=np.uint8),
             "list": self._list_of,
-            "pledged": np.array([told.made for told in self._lists], dtype=np.bool_).reshape(-1, n),
-            "pledges": np.array([told.entries for told in self._lists], dtype=np.uint8).reshape(
+            "pledged": np.array([commitments.made for commitments in self._lists], dtype=np.bool_).reshape(-1, n),
+            "pledges": np.array([commitments.entries for commitments in self._lists], dtype=np.uint8).reshape(
                 -1, n, COMMITMENT_BYTES
             ),
         }
-        return {**super()._arrays(), **own}
+        return {**super()._arrays(), **arrays}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
         self._seed, self._list_of, self._last = arrays["seed"].tobytes(), arrays["list"], None
-        self._lists = [Commitments(*told) for told in zip(arrays["pledged"], arrays["pledges"], strict=True)]
+        self._lists = [Commitments(*entry) for entry in zip(arrays["pledged"], arrays["pledges"], strict=True)]

@@ -1,4 +1,4 @@
-"""Who masks with whom: everybody with everybody, or a sparse regular graph (Bell et al., CCS 2020).
+"""Who masks with whom: every party with every party, or a sparse regular graph (Bell et al., CCS 2020).
 
 The sparse graph places the senders on a ring in random order and joins each with the k/2 next on either side
 (Harary's graph under a random permutation, as Bell et al. 3.1). Taking senders away disconnects the others only
@@ -18,9 +18,9 @@ from fgl_secure.errors import InputError
 from fgl_secure.typing import Ids
 
 COMPLETE_UP_TO = 64
-"""With so many senders or fewer everybody masks with everybody."""
+"""With so many senders or fewer every party masks with every party."""
 PRIVACY_BITS = 40
-"""Whoever withholds what, the sparse graph of a sum exposes somebody with probability up to 2^-40."""
+"""A party that withholds what, the sparse graph of a sum exposes a party with probability up to 2^-40."""
 RECOVERY_BITS = 20
 """A sum over a random sparse graph cannot be unmasked with probability up to 2^-20."""
 MOST_WITHHELD = 4
@@ -41,7 +41,7 @@ class Neighbours:
 
     @classmethod
     def complete(cls, senders: int) -> Neighbours:
-        """Everybody is everybody's neighbour."""
+        """Every party is every party's neighbour."""
         places = np.arange(senders - 1)
         return cls(places + (places >= np.arange(senders)[:, None]))
 
@@ -133,7 +133,7 @@ class SparseGraph:
         return local_threshold(self.senders, self.degree, self.threshold)
 
     def privacy_bits(self, colluding: int) -> float:
-        """b, where 2^-b bounds the probability that a sum exposes somebody to an aggregator with a random coalition.
+        """b, where 2^-b bounds the probability that a sum exposes a party to an aggregator with a random coalition.
 
         It is that of the worst graph that can be chosen, with as many senders gone at random as may be: that one has
         `required_shares` neighbours in the coalition, or that what is left without the coalition falls apart.
@@ -162,7 +162,7 @@ def colluding_for(senders: int, degree: int, threshold: int) -> int:
     if degree == senders - 1:
         return threshold - 1
     graph = SparseGraph(senders, degree, threshold)
-    return bisect_left(range(threshold), True, key=lambda some: graph.privacy_bits(some) < PRIVACY_BITS) - 1
+    return bisect_left(range(threshold), True, key=lambda colluding: graph.privacy_bits(colluding) < PRIVACY_BITS) - 1
 
 
 def _tail(population: int, marked: int, drawn: int, least: int) -> float:

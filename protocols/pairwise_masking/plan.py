@@ -98,7 +98,7 @@ class SecretSharing:
         return np.asarray(decoded.blocks[0], dtype=np.int64)
 
     def open_each(
-        self, shares: Elements, there: Flags, circles: Ids, owners: Ids, coins: Coins | None
+        self, shares: Elements, has_share: Flags, circles: Ids, owners: Ids, coins: Coins | None
     ) -> dict[int, Elements]:
         """The secrets of some owners, all at one time.
 
@@ -108,7 +108,7 @@ class SecretSharing:
 
         Args:
             shares: elements [*batch, n, k, w], by owner and place of the holder in its circle.
-            there: bool [n, k], which are there; `needed` of each owner at least.
+            has_share: bool [n, k], which are there; `needed` of each owner at least.
             circles: int64 [n, k], holders, by owner.
             owners: int64 [m], whose secrets are wanted.
             coins: see `open`.
@@ -121,23 +121,23 @@ class SecretSharing:
             TooManyErrors: shares contradict each other.
         """
         result: dict[int, Elements] = {}
-        left, wrong = np.asarray(owners, dtype=np.int64), np.zeros(self.clients, dtype=np.bool_)
+        left, errors = np.asarray(owners, dtype=np.int64), np.zeros(self.clients, dtype=np.bool_)
         for _ in range(2):
             parts = [left[start : start + AT_ONCE] for start in range(0, len(left), AT_ONCE)]
-            after = [self._open_agreeing(shares, there, circles, part, wrong, result, coins) for part in parts]
+            after = [self._open_agreeing(shares, has_share, circles, part, errors, result, coins) for part in parts]
             left = np.concatenate([left[:0], *after])
         for owner in left.tolist():
-            rows = np.compress(there[owner], shares[..., owner, :, :], axis=-2)
-            result[owner] = self.open(np.moveaxis(rows, -2, 0), circles[owner, there[owner]].tolist(), coins)
+            rows = np.compress(has_share[owner], shares[..., owner, :, :], axis=-2)
+            result[owner] = self.open(np.moveaxis(rows, -2, 0), circles[owner, has_share[owner]].tolist(), coins)
         return result
 
     def _open_agreeing(
         self,
         shares: Elements,
-        there: Flags,
+        has_share: Flags,
         circles: Ids,
         owners: Ids,
-        wrong: Flags,
+        errors: Flags,
         result: dict[int, Elements],
         coins: Coins | None,
     ) -> Ids:
@@ -145,35 +145,35 @@ class SecretSharing:
 
         Args:
             shares: see `open_each`.
-            there: see `open_each`.
+            has_share: see `open_each`.
             circles: see `open_each`.
             owners: see `open_each`.
-            wrong: bool [n], holders that are asked last; those whose shares disagree are noted.
+            errors: bool [n], holders that are asked last; those whose shares disagree are noted.
             result: takes what is opened.
             coins: see `open`.
         """
-        counts = there[owners].sum(axis=1)
+        counts = has_share[owners].sum(axis=1)
         short, owners, counts = (
             owners[counts < self.needed],
             owners[counts >= self.needed],
             counts[counts >= self.needed],
         )
-        order = np.argsort(2 * ~there[owners] + wrong[circles[owners]], axis=1, kind="stable")
+        order = np.argsort(2 * ~has_share[owners] + errors[circles[owners]], axis=1, kind="stable")
         holders = np.take_along_axis(circles[owners], order, axis=1)
         picked = shares.reshape(-1, *shares.shape[-3:])[:, owners[:, None], order]
         values = np.moveaxis(picked, 0, 2).reshape(*order.shape, -1)
         self.field.elements(values)  # raises where they are none
-        opened, off = values_at(self.field, self._points[holders], counts, values, self.needed, self._secret)
+        opened, deviates = values_at(self.field, self._points[holders], counts, values, self.needed, self._secret)
         most = np.zeros_like(counts) if coins is None else (counts - self.needed) // 2
-        agreed = off.sum(axis=1) <= most
-        wrong[holders[agreed[:, None] & off]] = True
+        agreed = deviates.sum(axis=1) <= most
+        errors[holders[agreed[:, None] & deviates]] = True
         for index in np.flatnonzero(agreed).tolist():
             result[int(owners[index])] = opened[index].reshape(*shares.shape[:-3], shares.shape[-1])
         return np.concatenate([short, owners[~agreed]])
 
 
 class UnmaskRequest(IntEnum):
-    """What the aggregator may ask about one sender; the sum of both is what nobody may ask."""
+    """What the aggregator may ask about one sender; the sum of both is what no party may ask."""
 
     NOTHING = 0
     SELF_MASK = 1
@@ -209,15 +209,15 @@ class NeighbourGraph:
 
         Args:
             graph: who is whose neighbour.
-            order: int64 [n], a ring: everybody leads those that follow within half of it, so (k + 1) // 2 at most.
+            order: int64 [n], a ring: every party leads those that follow within half of it, so (k + 1) // 2 at most.
         """
         n = len(graph.table)
-        everybody = np.arange(n)[:, None]
-        circles = np.sort(np.concatenate([graph.table, everybody], axis=1), axis=1)
+        clients = np.arange(n)[:, None]
+        circles = np.sort(np.concatenate([graph.table, clients], axis=1), axis=1)
         place = np.argsort(order)
         ahead = 2 * ((place[graph.table] - place[:, None]) % n)
-        leads = (ahead < n) | ((ahead == n) & (everybody < graph.table))
-        return cls(graph.table, circles, (circles < everybody).sum(axis=1), leads)
+        leads = (ahead < n) | ((ahead == n) & (clients < graph.table))
+        return cls(graph.table, circles, (circles < clients).sum(axis=1), leads)
 
     @cached_property
     def leading(self) -> Ids:
@@ -247,9 +247,9 @@ class NeighbourGraph:
 def _places(table: Ids) -> Ids:
     """At which place of row table[u, j] u stands: int64 like the table, which is a symmetric graph's."""
     n, k = table.shape
-    everybody = np.arange(n)[:, None]
-    ascending = (everybody * n + table).ravel()
-    return np.asarray(np.searchsorted(ascending, table * n + everybody) - table * k)
+    clients = np.arange(n)[:, None]
+    ascending = (clients * n + table).ravel()
+    return np.asarray(np.searchsorted(ascending, table * n + clients) - table * k)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -305,7 +305,7 @@ class MaskingPlan(SumPlan):
 
     @property
     def sparse(self) -> bool:
-        """Whether each client masks with a few neighbours, and not with everybody."""
+        """Whether each client masks with a few neighbours, and not with every party."""
         return self.degree < self.terms.n - 1
 
     def circles(self, step: Step, seed: bytes = b"") -> NeighbourGraph:
@@ -313,8 +313,8 @@ class MaskingPlan(SumPlan):
 
         Args:
             step: of the sum.
-            seed: of a sparse graph, as a `Draw` gives it; what it is does not matter where everybody masks with
-                everybody.
+            seed: of a sparse graph, as a `Draw` gives it; what it is does not matter where every party masks with
+                every party.
         """
         when = (step, seed) if self.sparse else (Step(0), b"")
         if when not in self._circles:

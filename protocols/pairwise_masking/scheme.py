@@ -69,7 +69,7 @@ def _claim_of(
                 Secret.SUMMAND,
                 {Role.SERVER: 1, Role.SILO: lying},
                 Strength.COMPUTATIONAL,
-                f"where everybody masks with everybody, an aggregator that lies about who dropped out learns, with up "
+                f"if each pair of clients shares a mask, an aggregator that lies about who dropped out learns, with up "
                 f"to {lying} senders, no more than one sum over at least `threshold` vectors",
                 _SOURCE,
             )
@@ -169,12 +169,12 @@ class PairwiseMasking(MaskedScheme):
     """The scheme. Its default threshold withstands an aggregator that lies together with fewer than a third of senders.
 
     Attributes:
-        degree: neighbours of each sender, even, for those who state their own bounds; None takes everybody for up to
+        degree: neighbours of each sender, even, for those who state their own bounds; None takes every party for up to
             64 senders, and beyond that what `degree_for` finds.
         dropout: the share of the senders that may drop out, below one half, from which the threshold follows: m less
             that many, rounded down. The fewer may, the fewer neighbours are enough. None where the threshold says it.
         collusion: the share of the senders that may pool their views with the aggregator, below one half, for which a
-            sparse graph is made; None takes a tenth. It says nothing where everybody masks with everybody, where
+            sparse graph is made; None takes a tenth. It says nothing where every party masks with every party, where
             `threshold` - 1 may.
         precision: bits at which real numbers of means are written, 8, 16 or 32; None takes all that the field has
             room for. Vectors are then summed modulo the least 2^k that holds their sum, k bits of each number travel,

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from fgl_secure.errors import MalformedMessageError
 from fgl_secure.typing import Array, Ids
 
-OPEN, TAKEN, CLOSED = 0, 1, 2
+OPEN, CHOSEN, CLOSED = 0, 1, 2
 NOT_WISHED, WISHED, FULL = 0, 1, 2
-"""What an end of an open link says in a round."""
+"""What an end of an open link answers in a round."""
 
 _SHIFT = 32
-_COLUMNS = ("own", "heard", "names", "states", "wishes", "answers")
+_COLUMNS = ("own_numbers", "neighbour_numbers", "names", "states", "wishes", "answers")
 
 
 class Links:
@@ -35,8 +35,8 @@ class Links:
     Attributes:
         owners: as given, ascending.
         others: as given, ascending for each owner.
-        names: int64 [l], what neighbours call themselves in requests; -1 before they said.
-        states: uint8 [l], OPEN, TAKEN or CLOSED.
+        names: int64 [l], names of neighbours in requests; -1 before they arrive.
+        states: uint8 [l], OPEN, CHOSEN or CLOSED.
     """
 
     def __init__(self, owners: Ids, others: Ids) -> None:
@@ -44,8 +44,8 @@ class Links:
         self.owners, self.others = owners[order], others[order]
         self._keys = self.owners << _SHIFT | self.others
         size = len(order)
-        self.own: Ids = np.zeros(size, dtype=np.int64)
-        self.heard: Ids = np.full(size, -1, dtype=np.int64)
+        self.own_numbers: Ids = np.zeros(size, dtype=np.int64)
+        self.neighbour_numbers: Ids = np.full(size, -1, dtype=np.int64)
         self.names: Ids = np.full(size, -1, dtype=np.int64)
         self.states = np.zeros(size, dtype=np.uint8)
         self.wishes = np.zeros(size, dtype=np.uint8)
@@ -54,7 +54,7 @@ class Links:
     def __len__(self) -> int:
         return len(self.owners)
 
-    def at(self, owners: Ids, others: Ids) -> Ids:
+    def find_links(self, owners: Ids, others: Ids) -> Ids:
         """The places of links.
 
         Raises:
@@ -67,52 +67,53 @@ class Links:
         return places
 
     @property
-    def taken(self) -> Ids:
+    def chosen(self) -> Ids:
         """int64, the places of links that both ends have chosen."""
-        return np.flatnonzero(self.states == TAKEN)
+        return np.flatnonzero(self.states == CHOSEN)
 
     def counts(self, devices: Ids) -> Ids:
         """int64 [k], how many partners each of some devices, ascending, has chosen."""
-        places = np.searchsorted(devices, self.owners[self.taken])
+        places = np.searchsorted(devices, self.owners[self.chosen])
         return np.bincount(places, minlength=len(devices)).astype(np.int64)
 
-    def hear(self, places: Ids, numbers: Ids, names: Ids) -> None:
-        """Takes the numbers and names of neighbours."""
-        self.heard[places], self.names[places] = numbers, names
+    def receive_numbers(self, places: Ids, numbers: Ids, names: Ids) -> None:
+        """Store the numbers and names of neighbours."""
+        self.neighbour_numbers[places], self.names[places] = numbers, names
 
-    def wish(self, most: int) -> Ids:
-        """Makes the wishes of a round.
+    def choose_wishes(self, max_partners: int) -> Ids:
+        """Choose the wishes of a round.
 
         Args:
-            most: partners of a device.
+            max_partners: partners of a device.
 
         Returns:
-            int64, the places of the links that were open; `wishes` has what is said of each.
+            int64, the places of the links that were open; `wishes` has the answer for each.
         """
-        self.states[(self.states == OPEN) & (self.heard < 0)] = CLOSED  # of a neighbour that is not there
+        self.states[(self.states == OPEN) & (self.neighbour_numbers < 0)] = CLOSED  # of a neighbour that is not there
         places = np.flatnonzero(self.states == OPEN)
         devices, device = np.unique(self.owners, return_inverse=True)
-        room = most - np.bincount(device[self.taken], minlength=len(devices))
-        ordered = places[np.lexsort((self.others[places], -(self.own ^ self.heard)[places], device[places]))]
+        capacity = max_partners - np.bincount(device[self.chosen], minlength=len(devices))
+        weights = self.own_numbers ^ self.neighbour_numbers
+        ordered = places[np.lexsort((self.others[places], -weights[places], device[places]))]
         ranks = np.arange(len(ordered)) - np.searchsorted(device[ordered], device[ordered])
-        left = room[device[ordered]]
-        self.wishes[ordered] = np.where(left == 0, FULL, np.where(ranks < left, WISHED, NOT_WISHED))
+        free_slots = capacity[device[ordered]]
+        self.wishes[ordered] = np.where(free_slots == 0, FULL, np.where(ranks < free_slots, WISHED, NOT_WISHED))
         self.answers[places] = NOT_WISHED
         return places
 
-    def answered(self, places: Ids, said: NDArray[np.uint8]) -> None:
-        """Takes what neighbours said in the round."""
-        self.answers[places] = said
+    def receive_answers(self, places: Ids, wishes: NDArray[np.uint8]) -> None:
+        """Store the wishes of neighbours in this round."""
+        self.answers[places] = wishes
 
-    def settle(self, *, last: bool) -> None:
-        """Ends a round: links that both ends wish for are taken, and those of a full end closed.
+    def end_round(self, *, last: bool) -> None:
+        """End a round: links that both ends wish for are taken, and those of a full end closed.
 
         Args:
             last: whether open links are closed.
         """
-        still = self.states == OPEN
-        self.states[still & ((self.wishes == FULL) | (self.answers == FULL))] = CLOSED
-        self.states[still & (self.wishes == WISHED) & (self.answers == WISHED)] = TAKEN
+        is_open = self.states == OPEN
+        self.states[is_open & ((self.wishes == FULL) | (self.answers == FULL))] = CLOSED
+        self.states[is_open & (self.wishes == WISHED) & (self.answers == WISHED)] = CHOSEN
         if last:
             self.states[self.states == OPEN] = CLOSED
 

@@ -1,9 +1,9 @@
-"""How devices with few partners come by more: their partners pass requests on, and the one who asks learns no name.
+"""How devices with few partners find more: partners forward requests, and the requester learns no identity.
 
-A request walks from partner to partner. The first one that may take it and has room does; the answer goes back the way
-that the request came, and every device on it keeps where it came from and went: pseudonyms take the same way.
-No device takes a request of a neighbour, or of a device that it exchanges rows with already, whose row would be in one
-sum twice: devices are known by the names that they told their neighbours, which are random.
+A request walks from partner to partner. The first one that may accept it and has room does. The answer returns along
+the route of the request, and every device on the route stores both next hops: pseudonyms take the same route.
+No device accepts a request of a neighbour, or of a device that it exchanges rows with already, whose row would be in
+one sum twice: devices are known by random names, which they sent to their neighbours.
 """
 
 from __future__ import annotations
@@ -18,40 +18,40 @@ from fgl_secure.protocols.topology import REACH
 from fgl_secure.typing import Array, Ids
 
 NOBODY = -1
-_PENDING, _STANDING = 0, 1
+_PENDING, _ACCEPTED = 0, 1
 
 
 @dataclass(slots=True)
-class Way:
-    """What a device on the way of a request keeps of it.
+class RouteHop:
+    """What a device on the route of a request stores of it.
 
     Attributes:
-        back: who it came from; NOBODY at the device that asks.
-        ahead: who it went to; NOBODY at the device that takes it.
-        name: what the other end is called, at the two ends of what stands.
-        standing: whether it was answered with yes.
+        previous: the device that sent it; NOBODY at the requester.
+        next: the device that it was sent to; NOBODY at the device that accepts it.
+        name: of the other end, at the two ends of an accepted route.
+        accepted: whether a device accepted it.
     """
 
-    back: int
-    ahead: int
+    previous: int
+    next: int
     name: int = NOBODY
-    standing: int = _PENDING
+    accepted: int = _PENDING
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """A request from one device to the next: what the one who asks is called, the way's number, and how far it goes."""
+class PartnerRequest:
+    """A request from one device to the next: the requester's name, the route number, and how many hops are left."""
 
     sender: int
     receiver: int
     name: int
     ticket: int
-    left: int
+    hops_left: int
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer on the way back: the way's number, and what the one who takes the request is called; NOBODY for no."""
+class PartnerAnswer:
+    """An answer on the way back: the route number, and the name of the accepting device; NOBODY for none."""
 
     sender: int
     receiver: int
@@ -59,8 +59,8 @@ class Answer:
     name: int
 
 
-def _by_receiver(each: Ask | Answer) -> tuple[int, int, int]:
-    return each.receiver, each.ticket, each.sender
+def _sort_key(message: PartnerRequest | PartnerAnswer) -> tuple[int, int, int]:
+    return message.receiver, message.ticket, message.sender
 
 
 class Requests:
@@ -68,172 +68,179 @@ class Requests:
 
     Args:
         links: of these devices.
-        most: D, partners of a device.
-        least: how many a device wants at least.
+        max_partners: D, partners of a device.
+        min_partners: fewest partners of a device.
 
     Attributes:
-        ways: what devices keep, by device and number of the way.
+        routes: by device and route number.
     """
 
-    def __init__(self, links: Links, most: int, least: int) -> None:
-        self._links, self._most, self._least = links, most, least
-        self.ways: dict[tuple[int, int], Way] = {}
-        self._ends: dict[tuple[int, int], int] = {}  # the number of the way from a device to the other end's name
-        self._asks: list[Ask] = []
-        self._answers: list[Answer] = []
+    def __init__(self, links: Links, max_partners: int, min_partners: int) -> None:
+        self._links, self._max_partners, self._min_partners = links, max_partners, min_partners
+        self.routes: dict[tuple[int, int], RouteHop] = {}
+        # By device and name of the other end: the route number.
+        self._accepted: dict[tuple[int, int], int] = {}
+        self._requests: list[PartnerRequest] = []
+        self._answers: list[PartnerAnswer] = []
         self._partners: dict[int, list[int]] | None = None
         self._neighbours: dict[int, list[int]] = {}
-        self._known: set[tuple[int, int]] = set()
+        self._neighbour_names: set[tuple[int, int]] = set()
 
     def _prepare(self) -> dict[int, list[int]]:
         """Partners of each device, once they are chosen."""
         if self._partners is None:
             links = self._links
-            chosen, all_links = links.taken, np.arange(len(links))
-            self._partners, self._neighbours = (_by_owner(links, places) for places in (chosen, all_links))
-            self._known = set(zip(links.owners.tolist(), links.names.tolist(), strict=True))
+            chosen, all_links = links.chosen, np.arange(len(links))
+            self._partners, self._neighbours = (_group_by_owner(links, places) for places in (chosen, all_links))
+            self._neighbour_names = set(zip(links.owners.tolist(), links.names.tolist(), strict=True))
         return self._partners
 
-    def _having(self) -> dict[int, int]:
-        """Partners of each device, those that it may still get among them."""
+    def _count_partners(self) -> dict[int, int]:
+        """Partners of each device, including those that it may still get."""
         partners = self._prepare()
-        found = {device: len(partners.get(device, ())) for device in self._neighbours}
-        for (device, _), way in self.ways.items():
-            if NOBODY in (way.back, way.ahead):
-                found[device] = found.get(device, 0) + 1
-        return found
+        counts = {device: len(partners.get(device, ())) for device in self._neighbours}
+        for (device, _), route in self.routes.items():
+            if NOBODY in (route.previous, route.next):
+                counts[device] = counts.get(device, 0) + 1
+        return counts
 
     @property
-    def asking(self) -> Ids:
+    def requesters(self) -> Ids:
         """int64, ascending: devices that have fewer partners than they want."""
-        return np.array(sorted(d for d, count in self._having().items() if count < self._least), dtype=np.int64)
+        counts = self._count_partners()
+        return np.array(sorted(d for d, count in counts.items() if count < self._min_partners), dtype=np.int64)
 
-    def ask(self, devices: Ids, names: Ids, tickets: Ids, coins: Ids) -> list[Ask]:
-        """Each of some devices asks one of its partners; one that has none asks a neighbour that has no room for it.
+    def make_requests(self, devices: Ids, names: Ids, tickets: Ids, coins: Ids) -> list[PartnerRequest]:
+        """Return a request of each device to one of its partners; to a full neighbour if it has none.
 
         Args:
-            devices: those that ask.
-            names: what they are called.
-            tickets: numbers of the ways.
+            devices: int64 [k], the requesters.
+            names: their names.
+            tickets: route numbers.
             coins: choose the partners.
         """
         partners, out = self._prepare(), []
         for device, name, ticket, coin in zip(
-            *(each.tolist() for each in (devices, names, tickets, coins)), strict=True
+            *(column.tolist() for column in (devices, names, tickets, coins)), strict=True
         ):
             others = partners.get(device) or self._neighbours[device]
             first = others[coin % len(others)]
-            self.ways[device, ticket] = Way(NOBODY, first)
-            out.append(Ask(device, first, name, ticket, REACH))
+            self.routes[device, ticket] = RouteHop(NOBODY, first)
+            out.append(PartnerRequest(device, first, name, ticket, REACH))
         return out
 
-    def take(self, asks: Iterable[Ask] = (), answers: Iterable[Answer] = ()) -> None:
-        """Keeps what has arrived until it is dealt with, in an order that doesn't depend on who was heard first."""
-        self._asks = sorted([*self._asks, *asks], key=_by_receiver)
-        self._answers = sorted([*self._answers, *answers], key=_by_receiver)
+    def receive(self, requests: Iterable[PartnerRequest] = (), answers: Iterable[PartnerAnswer] = ()) -> None:
+        """Store what has arrived, in an order that does not depend on the order of arrival."""
+        self._requests = sorted([*self._requests, *requests], key=_sort_key)
+        self._answers = sorted([*self._answers, *answers], key=_sort_key)
 
     @property
-    def waiting(self) -> Ids:
-        """int64: devices that have to choose whom they pass a request on to, or may have to."""
-        return np.array([ask.receiver for ask in self._asks], dtype=np.int64)
+    def forwarders(self) -> Ids:
+        """int64: devices that may have to choose a partner to forward a request to."""
+        return np.array([request.receiver for request in self._requests], dtype=np.int64)
 
-    def deal(self, names: Ids, coins: Ids) -> tuple[list[Ask], list[Answer]]:
-        """Deals with what has arrived.
+    def process(self, names: Ids, coins: Ids) -> tuple[list[PartnerRequest], list[PartnerAnswer]]:
+        """Process what has arrived.
 
         Args:
-            names: what each of `waiting` is called.
+            names: of each of `forwarders`.
             coins: one for each of them.
 
         Returns:
-            Requests that are passed on, and answers.
+            Requests that are forwarded, and answers.
         """
-        asks, answers, self._asks, self._answers = self._asks, self._answers, [], []
-        back = [each for answer in answers if (each := self._answered(answer)) is not None]
-        on: list[Ask] = []
-        having = self._having() if asks else {}
-        for ask, name, coin in zip(asks, names.tolist(), coins.tolist(), strict=True):
-            caller = ask.receiver, ask.name
-            if self._may_take(ask) and caller not in self._ends and having[ask.receiver] < self._most:
-                having[ask.receiver] += 1
-                self._ends[caller] = ask.ticket
-                self.ways[ask.receiver, ask.ticket] = Way(ask.sender, NOBODY, ask.name, _STANDING)
-                back.append(Answer(ask.receiver, ask.sender, ask.ticket, name))
-            elif (passed := self._passed(ask, coin)) is not None:
-                on.append(passed)
+        waiting, answers, self._requests, self._answers = self._requests, self._answers, [], []
+        replies = [forwarded for answer in answers if (forwarded := self._process_answer(answer)) is not None]
+        requests: list[PartnerRequest] = []
+        partner_counts = self._count_partners() if waiting else {}
+        for request, name, coin in zip(waiting, names.tolist(), coins.tolist(), strict=True):
+            device, ticket, caller = request.receiver, request.ticket, (request.receiver, request.name)
+            has_room = caller not in self._accepted and partner_counts[device] < self._max_partners
+            if self._may_accept(request) and has_room:
+                partner_counts[device] += 1
+                self._accepted[caller] = ticket
+                self.routes[device, ticket] = RouteHop(request.sender, NOBODY, request.name, _ACCEPTED)
+                replies.append(PartnerAnswer(device, request.sender, ticket, name))
+            elif (onward := self._forward(request, coin)) is not None:
+                requests.append(onward)
             else:
-                back.append(Answer(ask.receiver, ask.sender, ask.ticket, NOBODY))
-        return on, back
+                replies.append(PartnerAnswer(device, request.sender, ticket, NOBODY))
+        return requests, replies
 
-    def _may_take(self, ask: Ask) -> bool:
+    def _may_accept(self, request: PartnerRequest) -> bool:
         """Whether a request is for a device at the second hop or behind, and of none that is a neighbour there."""
-        return ask.left < REACH and (ask.receiver, ask.name) not in self._known and not self._is_on(ask)
+        is_neighbour = (request.receiver, request.name) in self._neighbour_names
+        return request.hops_left < REACH and not is_neighbour and not self._is_on_route(request)
 
-    def _is_on(self, ask: Ask) -> bool:
-        return (ask.receiver, ask.ticket) in self.ways
+    def _is_on_route(self, request: PartnerRequest) -> bool:
+        return (request.receiver, request.ticket) in self.routes
 
-    def _passed(self, ask: Ask, coin: int) -> Ask | None:
-        device = ask.receiver
-        others = [each for each in self._prepare().get(device, []) if each != ask.sender]
-        if not ask.left or not others or self._is_on(ask):
+    def _forward(self, request: PartnerRequest, coin: int) -> PartnerRequest | None:
+        device = request.receiver
+        others = [partner for partner in self._prepare().get(device, []) if partner != request.sender]
+        if not request.hops_left or not others or self._is_on_route(request):
             return None
         following = others[coin % len(others)]
-        self.ways[device, ask.ticket] = Way(ask.sender, following)
-        return Ask(device, following, ask.name, ask.ticket, ask.left - 1)
+        self.routes[device, request.ticket] = RouteHop(request.sender, following)
+        return PartnerRequest(device, following, request.name, request.ticket, request.hops_left - 1)
 
-    def _answered(self, answer: Answer) -> Answer | None:
+    def _process_answer(self, answer: PartnerAnswer) -> PartnerAnswer | None:
         """What goes on of an answer; None at the device that asked, and where no device waits for it."""
         key = answer.receiver, answer.ticket
-        way = self.ways.get(key)
-        if way is None or way.ahead != answer.sender or way.standing:
+        route = self.routes.get(key)
+        if route is None or route.next != answer.sender or route.accepted:
             return None
         if answer.name == NOBODY:
-            del self.ways[key]
+            del self.routes[key]
         else:
-            way.standing = _STANDING
-            self._settle_twice(key, way, answer.name)
-        return None if way.back == NOBODY else Answer(answer.receiver, way.back, answer.ticket, answer.name)
+            route.accepted = _ACCEPTED
+            self._resolve_duplicate(key, route, answer.name)
+        if route.previous == NOBODY:
+            return None
+        return PartnerAnswer(answer.receiver, route.previous, answer.ticket, answer.name)
 
-    def _settle_twice(self, key: tuple[int, int], way: Way, name: int) -> None:
+    def _resolve_duplicate(self, key: tuple[int, int], route: RouteHop, name: int) -> None:
         """Of two that have taken each other's requests at one time, both drop the way with the larger number."""
-        if way.back != NOBODY:
+        if route.previous != NOBODY:
             return
-        (device, ticket), way.name = key, name
-        other = self._ends.setdefault((device, name), ticket)
+        (device, ticket), route.name = key, name
+        other = self._accepted.setdefault((device, name), ticket)
         if other != ticket:
-            self._ends[device, name] = min(ticket, other)
-            del self.ways[device, max(ticket, other)]
+            self._accepted[device, name] = min(ticket, other)
+            del self.routes[device, max(ticket, other)]
 
-    def give_up(self) -> None:
+    def drop_unanswered(self) -> None:
         """Forget unanswered requests."""
-        self.ways = {key: way for key, way in self.ways.items() if way.standing}
+        self.routes = {key: route for key, route in self.routes.items() if route.accepted}
 
-    def table(self) -> Ids:
+    def route_table(self) -> Ids:
         """int64 [w, 6]: device, number, back, ahead, name and whether it stands, of each way at each device."""
-        rows = [[*key, way.back, way.ahead, way.name, way.standing] for key, way in sorted(self.ways.items())]
+        rows = [[*key, hop.previous, hop.next, hop.name, hop.accepted] for key, hop in sorted(self.routes.items())]
         return np.array(rows, dtype=np.int64).reshape(-1, 6)
 
     def state(self) -> dict[str, Array]:
         """All that changes; between two turns nothing waits to be dealt with but what has arrived."""
-        asks = [[a.sender, a.receiver, a.name, a.ticket, a.left] for a in self._asks]
+        requests = [[a.sender, a.receiver, a.name, a.ticket, a.hops_left] for a in self._requests]
         answers = [[a.sender, a.receiver, a.ticket, a.name] for a in self._answers]
         return {
-            "ways": self.table(),
-            "asks": np.array(asks, dtype=np.int64).reshape(-1, 5),
+            "ways": self.route_table(),
+            "asks": np.array(requests, dtype=np.int64).reshape(-1, 5),
             "answers": np.array(answers, dtype=np.int64).reshape(-1, 4),
         }
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
-        self.ways = {(row[0], row[1]): Way(*row[2:]) for row in state["ways"].tolist()}
-        self._ends = {(device, way.name): ticket for (device, ticket), way in self.ways.items() if way.name != NOBODY}
-        self._asks = [Ask(*row) for row in state["asks"].tolist()]
-        self._answers = [Answer(*row) for row in state["answers"].tolist()]
+        self.routes = {(row[0], row[1]): RouteHop(*row[2:]) for row in state["ways"].tolist()}
+        ends = ((device, hop.name, ticket) for (device, ticket), hop in self.routes.items())
+        self._accepted = {(device, name): ticket for device, name, ticket in ends if name != NOBODY}
+        self._requests = [PartnerRequest(*row) for row in state["asks"].tolist()]
+        self._answers = [PartnerAnswer(*row) for row in state["answers"].tolist()]
         self._partners = None
 
 
-def _by_owner(links: Links, places: Ids) -> dict[int, list[int]]:
+def _group_by_owner(links: Links, places: Ids) -> dict[int, list[int]]:
     """The other ends of some links, by owner."""
-    found: dict[int, list[int]] = {}
+    others_of: dict[int, list[int]] = {}
     for owner, other in zip(links.owners[places].tolist(), links.others[places].tolist(), strict=True):
-        found.setdefault(owner, []).append(other)
-    return found
+        others_of.setdefault(owner, []).append(other)
+    return others_of

@@ -1,4 +1,4 @@
-"""Sums in the clear: the oracle of correctness, and the unprotected run that attacks must break."""
+"""Sums in plaintext: the oracle of correctness, and the unprotected run that attacks must break."""
 
 from __future__ import annotations
 

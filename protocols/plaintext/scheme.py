@@ -1,4 +1,4 @@
-"""Sums in the clear, for every topology."""
+"""Sums in plaintext, for every topology."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class PlaintextClients(StepwiseMachine):
 
     def receive(self, messages: Messages) -> None:
         """Takes nothing."""
-        raise MalformedMessageError(f"clients must be told nothing here; found {messages.phase.label}")
+        raise MalformedMessageError(f"clients must get no message here; found {messages.phase.label}")
 
     def step(self) -> Iterable[Messages]:
         """The vectors, once."""
         if self._next() > 1:
             return ()
-        rows, to = self._kept["rows"], np.full(len(self._owners), self._topology.receiver, dtype=np.int64)
+        rows, to = self._waiting["rows"], np.full(len(self._owners), self._topology.receiver, dtype=np.int64)
         fields = {PAYLOAD: np.broadcast_to(rows, self._tapes + rows.shape)}
         return (Messages(Phase.VECTORS, self.now, self._owners, to, fields, self._tape_axes),)
 
@@ -87,22 +87,22 @@ class Adder(StepwiseMachine):
 
     def receive(self, messages: Messages) -> None:
         """Takes vectors, and adds them up as they come; see `Machine.take`."""
-        if self._current(messages).phase is not Phase.VECTORS or DONE in self._kept:
+        if self._current(messages).phase is not Phase.VECTORS or DONE in self._waiting:
             raise MalformedMessageError("messages must be vectors, and come before their sum is done; they do not")
         self._check_ends(messages)
-        rows, there = messages[PAYLOAD][(0,) * self._tape_axes], self._there
+        rows, arrived = messages[PAYLOAD][(0,) * self._tape_axes], self._there
         _check_values(rows, self._topology, MalformedMessageError)
         result, first = np.unique(messages.senders, return_index=True)
-        if not np.isin(result, self._topology.senders).all() or np.isin(result, there).any():
+        if not np.isin(result, self._topology.senders).all() or np.isin(result, arrived).any():
             raise ProtocolError("vectors must be one of each client; found another, or a second one")
         modular = self._topology.bound is None and rows.dtype.kind != "f"
         total = _residue(rows[first]) if modular else rows[first].sum(axis=0)
-        if TOTAL in self._kept:
-            if (self._kept[TOTAL].shape, self._kept[TOTAL].dtype) != (total.shape, total.dtype):
+        if TOTAL in self._waiting:
+            if (self._waiting[TOTAL].shape, self._waiting[TOTAL].dtype) != (total.shape, total.dtype):
                 raise MalformedMessageError("vectors must be of one length and type; they are not")
-            total = total + self._kept[TOTAL]
+            total = total + self._waiting[TOTAL]
             total = total % MERSENNE_61 if modular else total
-        self._kept[TOTAL], self._kept[THERE] = total, np.union1d(there, result)
+        self._waiting[TOTAL], self._waiting[THERE] = total, np.union1d(arrived, result)
 
     def step(self) -> Iterable[Messages]:
         """Nothing. All vectors that will come have come when there are any, or at the second turn.
@@ -110,34 +110,34 @@ class Adder(StepwiseMachine):
         Raises:
             TooFewClientsError: they are fewer than the threshold.
         """
-        if self._next() == 1 and TOTAL not in self._kept:
+        if self._next() == 1 and TOTAL not in self._waiting:
             return ()
         if len(self._there) < self._threshold:
             raise TooFewClientsError(
                 f"at least threshold = {self._threshold} of {len(self._topology.senders)} clients must hand in a "
                 f"vector; found {len(self._there)}"
             )
-        self._kept[DONE] = np.ones(1, dtype=np.bool_)
+        self._waiting[DONE] = np.ones(1, dtype=np.bool_)
         return ()
 
     @property
     def over(self) -> bool:
         """See `SumMachine.over`."""
-        return DONE in self._kept
+        return DONE in self._waiting
 
     @property
     def sums(self) -> Array | None:
         """[1, d] without a tape axis: float64 of reals, int64 else; residues where integers have no bound."""
-        return self._kept[TOTAL][None].copy() if DONE in self._kept else None
+        return self._waiting[TOTAL][None].copy() if DONE in self._waiting else None
 
     @property
     def contributors(self) -> Ids | None:
         """See `SumMachine.included`."""
-        return self._there.copy() if DONE in self._kept else None
+        return self._there.copy() if DONE in self._waiting else None
 
     @property
     def _there(self) -> Ids:
-        return self._kept.get(THERE, np.empty(0, dtype=np.int64))
+        return self._waiting.get(THERE, np.empty(0, dtype=np.int64))
 
 
 def _check_values(
@@ -207,14 +207,14 @@ class _Party(StepwiseMachine):
     @property
     def sums(self) -> Array | None:
         """[h, d] without a tape axis; the caller may write to it."""
-        return self._kept.get(SUMS)
+        return self._waiting.get(SUMS)
 
     def _add(self) -> Array:
         """The sums of all that has arrived: float64 of reals, int64 of integers, residues where they have no bound."""
-        rows, places = self._kept.get(ARRIVED), self._kept.get(f"{ARRIVED} at")
+        rows, places = self._waiting.get(ARRIVED), self._waiting.get(f"{ARRIVED} at")
         if rows is None or places is None:
-            own = self._kept.get("rows", np.empty((0, self._topology.width)))
-            rows, places = own[:0], np.empty(0, dtype=np.int64)
+            own_rows = self._waiting.get("rows", np.empty((0, self._topology.width)))
+            rows, places = own_rows[:0], np.empty(0, dtype=np.int64)
         segments = self._part.received_segments(places)
         if rows.dtype.kind == "f":
             return segments.real_sums(rows)
@@ -230,7 +230,7 @@ class _Party(StepwiseMachine):
         result, places = self._place_messages(due, messages)
         self._gather(ARRIVED, places, result[PAYLOAD][(0,) * self._tape_axes], 0)
 
-    def _say(self, phase: Phase, senders: Ids, receivers: Ids, rows: Array) -> Messages:
+    def _send(self, phase: Phase, senders: Ids, receivers: Ids, rows: Array) -> Messages:
         on_every_tape = np.broadcast_to(rows, self._tapes + rows.shape)
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: on_every_tape}, self._tape_axes)
 
@@ -248,9 +248,9 @@ class _Owners(_Party):
         part, turn = self._part, self._next()
         if turn == 1 and part.rows:
             ends = part.leaving
-            return (self._say(self._phase, ends.senders, ends.receivers, self._kept["rows"][part.source]),)
-        if len(part.groups) and SUMS not in self._kept and (turn > 1 or not len(part.target)):
-            self._kept[SUMS] = self._add()
+            return (self._send(self._phase, ends.senders, ends.receivers, self._waiting["rows"][part.source]),)
+        if len(part.groups) and SUMS not in self._waiting and (turn > 1 or not len(part.target)):
+            self._waiting[SUMS] = self._add()
         return ()
 
 
@@ -275,20 +275,20 @@ class _PlaintextSenders(_Party):
         if turn == 1 and part.rows:
             ends, addresses = (part.leaving.senders, part.custodians), part.addresses.astype(np.int32)[:, None]
             return (
-                self._say(Phase.ADDRESSES, *ends, addresses),
-                self._say(Phase.VALUES, *ends, self._kept["rows"][part.source]),
+                self._send(Phase.ADDRESSES, *ends, addresses),
+                self._send(Phase.VALUES, *ends, self._waiting["rows"][part.source]),
             )
         if len(part.groups) and turn > 2:  # rows, sums, and here they are
-            self._kept[SUMS] = self._read_sums()
+            self._waiting[SUMS] = self._read_sums()
         return ()
 
     def _read_sums(self) -> Array:
         """The sums that have arrived, as wide as the rows; zero for those that have not."""
-        result = self._kept.get(ARRIVED, np.empty((0, self._topology.width)))
-        if "rows" in self._kept:  # silos that have heard nothing answer with as many zeros as there may be
-            result = result[:, : self._kept["rows"].shape[1]]
+        result = self._waiting.get(ARRIVED, np.empty((0, self._topology.width)))
+        if "rows" in self._waiting:  # silos that have heard nothing answer with as many zeros as there may be
+            result = result[:, : self._waiting["rows"].shape[1]]
         sums = np.zeros((len(self._part.groups), result.shape[1]), dtype=result.dtype)
-        sums[self._kept.get(f"{ARRIVED} at", np.empty(0, dtype=np.int64))] = result
+        sums[self._waiting.get(f"{ARRIVED} at", np.empty(0, dtype=np.int64))] = result
         return sums
 
 
@@ -309,16 +309,16 @@ class _PlaintextSilos(_Party):
         if messages.phase is Phase.VALUES:
             self._take_rows(self._part.due, messages)
             return
-        told = self._current(messages)[PAYLOAD][(0,) * self._tape_axes]
-        if told.dtype != np.int32 or told.shape != (len(messages), 1):
-            raise MalformedMessageError(f"addresses must be int32 [m, 1]; found {told.dtype} {list(told.shape)}")
+        rows = self._current(messages)[PAYLOAD][(0,) * self._tape_axes]
+        if rows.dtype != np.int32 or rows.shape != (len(messages), 1):
+            raise MalformedMessageError(f"addresses must be int32 [m, 1]; found {rows.dtype} {list(rows.shape)}")
 
     def step(self) -> Iterable[Messages]:
         """Nothing first; then the sums."""
         if self._next() != 2:  # when the rows are there
             return ()
         way, groups = self._ways[self.now.direction], self._part.groups
-        return (self._say(Phase.SUMS, way.group_custodian[groups], way.group_owner[groups], self._add()),)
+        return (self._send(Phase.SUMS, way.group_custodian[groups], way.group_owner[groups], self._add()),)
 
 
 def _both(grouping: Grouping) -> dict[Direction, Grouping]:
@@ -340,7 +340,7 @@ LARGEST = 2**62
 
 
 class Path(StrEnum):
-    """Which way neighbours' rows travel in the clear."""
+    """Which way neighbours' rows travel in plaintext."""
 
     DIRECT = "direct"
     SILO = "silo"
@@ -365,7 +365,7 @@ class Plaintext(Scheme):
     threshold: int | None = None
 
     label: ClassVar[str] = "plaintext"
-    summary: ClassVar[str] = "every value in the clear; the oracle of correctness"
+    summary: ClassVar[str] = "every value in plaintext; the oracle of correctness"
     parameters: ClassVar[tuple[str, ...]] = ("threshold", "path", "minimum_group")
     wide: ClassVar[str] = "it is what others are compared with, and sends numbers as they are"
     takes_reals: ClassVar[bool] = True
@@ -388,13 +388,13 @@ class Plaintext(Scheme):
         return PublicParameters()
 
     def refuses(self, topology: Topology) -> str | None:
-        """None, but for sums of all clients that nobody adds up."""
+        """None, except for sums of all clients that no party adds up."""
         if topology.name in (CLIENTS, SERVER) and not topology.is_one_sum:
             return "it adds up one vector of each client, and one party does so"
         return None
 
-    def refuses_hosting(self, *, devices: bool) -> str | None:  # noqa: ARG002  # whoever adds up
-        """None, but for rows by way of silos; see `HostedScheme`."""
+    def refuses_hosting(self, *, devices: bool) -> str | None:  # noqa: ARG002  # any adder
+        """None, except for rows via silos; see `HostedScheme`."""
         return None if self.path is Path.DIRECT else "its rows travel by way of silos; take path=direct"
 
     def claim_for(self, topology: Topology) -> Claim:  # noqa: ARG002  # whatever it is

@@ -1,4 +1,4 @@
-"""What owners of sums make of the relays' answers."""
+"""Decode the relays' answers to sums."""
 
 from __future__ import annotations
 
@@ -17,54 +17,54 @@ Remark = Callable[[Step, int, str], None]
 
 
 class Answers:
-    """One relay's answers, by sum, in the order in which sums are asked for.
+    """One relay's answers, by sum, in the order of the requests.
 
     Args:
         relay: party identifier.
-        groups: how many sums are asked for.
+        groups: number of sums.
 
     Attributes:
         relay: as given.
-        counts: int64 [h], messages in each sum; 0 where the relay refuses, or before it has said.
-        sums: elements [*batch, h, d]; None before any is there.
-        there: bool [h], which of them are there.
-        heard: bool [h], for which of them an answer has arrived, good or not.
+        counts: int64 [h], messages in each sum; 0 if the relay refuses, or before its answer.
+        sums: elements [*batch, h, d]; None before the first.
+        available: bool [h], which of them are there.
+        answered: bool [h], for which of them an answer has arrived, good or not.
     """
 
     def __init__(self, relay: int, groups: int) -> None:
         self.relay = relay
         self.counts: Ids = np.zeros(groups, dtype=np.int64)
         self.sums: Elements | None = None
-        self.there: Flags = np.zeros(groups, dtype=np.bool_)
-        self.heard: Flags = np.zeros(groups, dtype=np.bool_)
+        self.available: Flags = np.zeros(groups, dtype=np.bool_)
+        self.answered: Flags = np.zeros(groups, dtype=np.bool_)
 
     @property
     def complete(self) -> bool:
         """Whether an answer has arrived for each of them, good or not."""
-        return bool(self.heard.all())
+        return bool(self.answered.all())
 
-    def take(self, counts: Ids, sums: Elements, place: Ids) -> None:
+    def add(self, counts: Ids, sums: Elements, place: Ids) -> None:
         """Takes counts, and shares [*batch, k, d], of the sums at some places; what is there stands."""
-        new = ~self.there[place]
+        new = ~self.available[place]
         if not new.all():
             counts, sums, place = counts[new], np.compress(new, sums, axis=-2), place[new]
-        self.counts[place], self.there[place], self.heard[place] = counts, True, True
-        if self.sums is None and len(place) == len(self.there) and (place[1:] > place[:-1]).all():
+        self.counts[place], self.available[place], self.answered[place] = counts, True, True
+        if self.sums is None and len(place) == len(self.available) and (place[1:] > place[:-1]).all():
             self.sums = sums
             return
         if self.sums is None:
-            self.sums = np.zeros((*sums.shape[:-2], len(self.there), sums.shape[-1]), dtype=sums.dtype)
+            self.sums = np.zeros((*sums.shape[:-2], len(self.available), sums.shape[-1]), dtype=sums.dtype)
         self.sums[..., place, :] = sums
 
     def state(self) -> dict[str, Array]:
         """All of it."""
-        arrays = {"counts": self.counts, "there": self.there, "heard": self.heard}
+        arrays = {"counts": self.counts, "there": self.available, "heard": self.answered}
         return arrays if self.sums is None else {**arrays, "sums": self.sums}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Goes on where a state was taken."""
-        self.counts, self.there, self.sums = state["counts"].copy(), state["there"].copy(), state.get("sums")
-        self.heard = state["heard"].copy()
+        self.counts, self.available, self.sums = state["counts"].copy(), state["there"].copy(), state.get("sums")
+        self.answered = state["heard"].copy()
 
 
 class Decoder:
@@ -86,7 +86,7 @@ class Decoder:
         self._owners, self._answers = owners, answers
 
     def sums(self, entitled: Flags, expected: Ids, width: int | None) -> Elements:
-        """Return the sums, in the order in which they were asked for: elements [*batch, h, d].
+        """Return the sums, in the order of the requests: elements [*batch, h, d].
 
         Args:
             entitled: bool [h], which sums are wanted at all.
@@ -99,96 +99,98 @@ class Decoder:
         """
         axis = len(self._draws.batch_shape)
         self._note_silent(entitled)
-        got = self._with_equal_counts(entitled)
-        self._require_enough(got & entitled, entitled)
-        enough = entitled & (got.sum(axis=0) > self._scheme.T)
-        self._note_unanswered(got, entitled & ~enough)
-        widths = [each.sums.shape[-1] for each in self._answers if each.sums is not None]
+        usable = self._select_equal_counts(entitled)
+        self._require_enough(usable & entitled, entitled)
+        enough = entitled & (usable.sum(axis=0) > self._scheme.T)
+        self._note_unanswered(usable, entitled & ~enough)
+        widths = [answer.sums.shape[-1] for answer in self._answers if answer.sums is not None]
         wide = widths[0] if width is None and widths else width or 0
         shape = (*self._draws.batch_shape, len(self._owners), wide)
         out = np.zeros(shape, dtype=self._scheme.field.dtype)
-        for pattern in _patterns(got[:, enough]):
-            heard, places = np.flatnonzero(pattern), np.flatnonzero(enough & (got == pattern[:, None]).all(axis=0))
-            given = [np.asarray(self._answers[int(j)].sums) for j in heard]
+        for pattern in _patterns(usable[:, enough]):
+            relays, places = np.flatnonzero(pattern), np.flatnonzero(enough & (usable == pattern[:, None]).all(axis=0))
+            relay_sums = [np.asarray(self._answers[int(j)].sums) for j in relays]
             # where no wrong sum could be named every sum is decoded by itself, and so some of them at a time
-            several = max(AT_ONCE * len(got.T) // max(out.size, 1), 1)
-            step = max(len(places), 1) if self._correctable(len(heard)) else several
+            chunk_size = max(AT_ONCE * len(usable.T) // max(out.size, 1), 1)
+            step = max(len(places), 1) if self._correctable(len(relays)) else chunk_size
             for start in range(0, len(places), step):
-                some = places[start : start + step]
-                out[..., some, :] = self._decoded([np.take(sums, some, axis=axis) for sums in given], heard)
-        self._note_missing(got, enough, expected)
+                chunk = places[start : start + step]
+                out[..., chunk, :] = self._decode([np.take(sums, chunk, axis=axis) for sums in relay_sums], relays)
+        self._note_missing(usable, enough, expected)
         return out
 
-    def _with_equal_counts(self, entitled: Flags) -> Flags:
+    def _select_equal_counts(self, entitled: Flags) -> Flags:
         """Which answers are used, bool [relays, h]: who counts otherwise than the rest has summed otherwise."""
-        got, counts = np.array([each.there for each in self._answers]), np.array([a.counts for a in self._answers])
-        usual = np.take_along_axis(counts, got.argmax(axis=0)[None], axis=0)
-        for group in np.flatnonzero((got & (counts != usual)).any(axis=0) & entitled):
-            said, votes = np.unique(counts[got[:, group], group], return_counts=True)
-            wrong = got[:, group] & (counts[:, group] != said[votes.argmax()])
-            if int(wrong.sum()) > self._correctable(int(got[:, group].sum())):
-                each = ", ".join(
+        usable, counts = (np.array([getattr(a, name) for a in self._answers]) for name in ("available", "counts"))
+        usual = np.take_along_axis(counts, usable.argmax(axis=0)[None], axis=0)
+        for group in np.flatnonzero((usable & (counts != usual)).any(axis=0) & entitled):
+            values, votes = np.unique(counts[usable[:, group], group], return_counts=True)
+            deviating = usable[:, group] & (counts[:, group] != values[votes.argmax()])
+            if int(deviating.sum()) > self._correctable(int(usable[:, group].sum())):
+                listing = ", ".join(
                     f"{self._name(a.relay)} {count}" for a, count in zip(self._answers, counts[:, group], strict=True)
                 )
                 raise ProtocolError(
                     f"relays must count the same messages in the sum for {self._name(int(self._owners[group]))} in "
-                    f"round {self._step.round}; found {each}"
+                    f"round {self._step.round}; found {listing}"
                 )
-            got[wrong, group] = False
-            for j in np.flatnonzero(wrong).tolist():
-                what = "the relay counts otherwise: its sum is not used"
-                self._remark(self._step, self._answers[j].relay, what)
-        return got
+            usable[deviating, group] = False
+            for j in np.flatnonzero(deviating).tolist():
+                reason = "the relay counts otherwise: its sum is not used"
+                self._remark(self._step, self._answers[j].relay, reason)
+        return usable
 
-    def _require_enough(self, got: Flags, entitled: Flags) -> None:
-        """Where too few relays answer anybody at all, it is the relays; where they answer others, see below."""
-        heard = got.any(axis=1)
-        if entitled.any() and heard.sum() <= self._scheme.T:
-            silent = ", ".join(self._name(self._answers[j].relay) for j in np.flatnonzero(~heard).tolist())
+    def _require_enough(self, usable: Flags, entitled: Flags) -> None:
+        """Raise if too few relays answer any owner; a relay that answers some owners only is noted below."""
+        responsive = usable.any(axis=1)
+        if entitled.any() and responsive.sum() <= self._scheme.T:
+            silent = ", ".join(self._name(self._answers[j].relay) for j in np.flatnonzero(~responsive).tolist())
             raise ProtocolError(
-                f"T + 1 = {self._scheme.T + 1} relays must answer; found {int(heard.sum())} in round "
+                f"T + 1 = {self._scheme.T + 1} relays must answer; found {int(responsive.sum())} in round "
                 f"{self._step.round}, without {silent}"
             )
 
     def _note_silent(self, entitled: Flags) -> None:
         """Of a relay are missing the answers to sums that others answered; where no relay answered anything, all."""
-        there = np.array([each.there for each in self._answers]) & entitled
-        due = there.any(axis=0) if there.any() else entitled
+        available = np.array([relay_answers.available for relay_answers in self._answers]) & entitled
+        expected = available.any(axis=0) if available.any() else entitled
         for answer in self._answers:
-            missing = int((due & ~answer.there).sum())
+            missing = int((expected & ~answer.available).sum())
             if missing:
                 self._remark(self._step, answer.relay, f"{missing} answers of the relay did not arrive")
 
-    def _note_unanswered(self, got: Flags, lost: Flags) -> None:
+    def _note_unanswered(self, usable: Flags, lost: Flags) -> None:
         """A sum that too few relays answered, while they answered others, is missing to its owner alone."""
         for group in np.flatnonzero(lost).tolist():
-            what = f"{int(got[:, group].sum())} of T + 1 = {self._scheme.T + 1} relays answered it: its sum stays zero"
-            self._remark(self._step, int(self._owners[group]), what)
+            count = int(usable[:, group].sum())
+            reason = f"{count} of T + 1 = {self._scheme.T + 1} relays answered it: its sum stays zero"
+            self._remark(self._step, int(self._owners[group]), reason)
 
-    def _note_missing(self, got: Flags, entitled: Flags, expected: Ids) -> None:
-        counts = np.where(got, np.array([each.counts for each in self._answers]), 0).max(axis=0)
+    def _note_missing(self, usable: Flags, entitled: Flags, expected: Ids) -> None:
+        counts = np.where(usable, np.array([answer.counts for answer in self._answers]), 0).max(axis=0)
         for group in np.flatnonzero(entitled & (counts == 0)).tolist():
-            what = "too few messages are left for its sum, which is not computed"
-            self._remark(self._step, int(self._owners[group]), what)
+            reason = "too few messages are left for its sum, which is not computed"
+            self._remark(self._step, int(self._owners[group]), reason)
         for group in np.flatnonzero(entitled & (counts > 0) & (counts < expected)).tolist():
-            what = f"its sum lacks {int(expected[group] - counts[group])} of {int(expected[group])} messages"
-            self._remark(self._step, int(self._owners[group]), what)
+            reason = f"its sum lacks {int(expected[group] - counts[group])} of {int(expected[group])} messages"
+            self._remark(self._step, int(self._owners[group]), reason)
 
-    def _decoded(self, sums: Sequence[Elements], heard: Ids) -> Elements:
-        points = [int(j) + 1 for j in heard]
+    def _decode(self, sums: Sequence[Elements], relays: Ids) -> Elements:
+        points = [int(j) + 1 for j in relays]
         try:
-            found, wrong = target_decode(self._scheme.field, self._scheme.T, points, np.stack(sums), self._draws.coins)
+            scheme, coins = self._scheme, self._draws.coins
+            decoded, errors = target_decode(scheme.field, scheme.T, points, np.stack(sums), coins)
         except TooManyErrors as error:
-            names = ", ".join(self._name(self._answers[int(j)].relay) for j in heard)
+            names = ", ".join(self._name(self._answers[int(j)].relay) for j in relays)
             raise ProtocolError(
                 f"the sums of {names} in round {self._step.round} must lie on one polynomial of degree "
                 f"{self._scheme.T}; more than {self._correctable(len(points))} of them are wrong, and {len(points)} "
-                "relays tell no more"
+                "relays locate no more"
             ) from error
-        for position in wrong:
-            what = "the relay answered with wrong sums, which are corrected"
-            self._remark(self._step, self._answers[int(heard[position])].relay, what)
-        return found
+        for position in errors:
+            reason = "the relay answered with wrong sums, which are corrected"
+            self._remark(self._step, self._answers[int(relays[position])].relay, reason)
+        return decoded
 
     def _correctable(self, relays: int) -> int:
         return max((relays - self._scheme.T - 1) // 2, 0)
@@ -197,8 +199,8 @@ class Decoder:
         return self._draws.name_of(party)
 
 
-def _patterns(got: Flags) -> Iterable[Flags]:
+def _patterns(flags: Flags) -> Iterable[Flags]:
     """The different columns of flags [relays, k]."""
-    if got.all():  # as nearly always; columns are slow to sort
-        return [got[:, 0]] if got.size else []
-    return np.unique(got, axis=1).T
+    if flags.all():  # as nearly always; columns are slow to sort
+        return [flags[:, 0]] if flags.size else []
+    return np.unique(flags, axis=1).T

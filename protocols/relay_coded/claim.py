@@ -94,7 +94,7 @@ def _guarantees(T: int, k_min: int, *, anonymous: bool) -> tuple[Guarantee, ...]
                 "that was drawn, and no sender; of a step that is not complete they see nothing"),
             (Secret.DEGREE, relays, "every device opens D circuits and every group has D, whatever its neighbours"),
         ]  # fmt: skip
-    return tuple(Guarantee(secret, by, Strength.COMPUTATIONAL, what, _OWN) for secret, by, what in promises)
+    return tuple(Guarantee(secret, by, Strength.COMPUTATIONAL, text, _OWN) for secret, by, text in promises)
 
 
 def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
@@ -129,7 +129,7 @@ def _leaks(k_min: int, *, anonymous: bool) -> tuple[Leak, ...]:
         "whose group it is, and so most edges",
         Secret.FOREIGN_NODE: "the same pattern tells which devices are neighbours across silos",
     }
-    return (*at_target, *(Leak(secret, Role.RELAY, Circumstance.ANY, what) for secret, what in at_relay.items()))
+    return (*at_target, *(Leak(secret, Role.RELAY, Circumstance.ANY, text) for secret, text in at_relay.items()))
 
 
 _WATCHED = "channels are confidential and authenticated; who watches the network sees who talks to whom"

@@ -55,7 +55,7 @@ def relay_sums(field: PrimeField, shares: Elements, by_group: Segments, batch_ax
     return field.grouped_sums(shares, by_group, batch_axes=batch_axes)
 
 
-def added_up(
+def sum_in_chunks(
     field: PrimeField, shares: Callable[[slice], Elements], group_of: Numbers, groups: int, width: int
 ) -> Elements:
     """The same sums of shares that are not laid out together: elements [groups, width].
@@ -67,28 +67,28 @@ def added_up(
         groups: how many there are.
         width: coordinates of a share.
     """
-    totals, several = np.zeros((groups, width), dtype=field.dtype), max(AT_ONCE // width, 1)
-    for start in range(0, len(group_of), several):
-        some = slice(start, start + several)
-        by_group = Segments.by_group(group_of[some].astype(np.int64, copy=False), groups)
-        totals = field.add(totals, field.grouped_sums(shares(some), by_group))
+    totals, chunk_size = np.zeros((groups, width), dtype=field.dtype), max(AT_ONCE // width, 1)
+    for start in range(0, len(group_of), chunk_size):
+        chunk = slice(start, start + chunk_size)
+        by_group = Segments.by_group(group_of[chunk].astype(np.int64, copy=False), groups)
+        totals = field.add(totals, field.grouped_sums(shares(chunk), by_group))
     return totals
 
 
-def added_in_order(
+def sum_sorted(
     field: PrimeField, shares: Callable[[slice], Elements], group_of: Ids, groups: int, width: int
 ) -> Elements:
     """The same sums of shares that come group by group: elements [groups, width]; `group_of` is ascending."""
-    totals, several = np.zeros((groups, width), dtype=field.dtype), max(AT_ONCE // width, 1)
-    for start in range(0, len(group_of), several):
-        some = slice(start, min(start + several, len(group_of)))
-        own = group_of[some]
-        first, last = int(own[0]), int(own[-1]) + 1
-        starts = np.searchsorted(own, np.arange(first, last + 1)).astype(np.int64)
-        part = field.grouped_sums(shares(some), Segments(np.arange(len(own)), starts))
-        before = totals[first].copy()  # of circuits of this group in the piece before
+    totals, chunk_size = np.zeros((groups, width), dtype=field.dtype), max(AT_ONCE // width, 1)
+    for start in range(0, len(group_of), chunk_size):
+        chunk = slice(start, min(start + chunk_size, len(group_of)))
+        chunk_groups = group_of[chunk]
+        first, last = int(chunk_groups[0]), int(chunk_groups[-1]) + 1
+        starts = np.searchsorted(chunk_groups, np.arange(first, last + 1)).astype(np.int64)
+        part = field.grouped_sums(shares(chunk), Segments(np.arange(len(chunk_groups)), starts))
+        earlier = totals[first].copy()  # of circuits of this group in the piece before
         totals[first:last] = part
-        totals[first] = field.add(before, part[0])
+        totals[first] = field.add(earlier, part[0])
     return totals
 
 
@@ -119,5 +119,5 @@ def target_decode(
     """
     flat = np.ascontiguousarray(sums).reshape(len(points), -1)
     word = Word(field, tuple(points), flat, T + 1, (len(points) - T - 1) // 2)
-    blocks, wrong = word.decode((0,), coins)
-    return np.asarray(blocks).reshape(sums.shape[1:]), tuple(wrong)
+    blocks, errors = word.decode((0,), coins)
+    return np.asarray(blocks).reshape(sums.shape[1:]), tuple(errors)

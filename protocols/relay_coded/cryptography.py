@@ -70,17 +70,17 @@ def mask_context(sender_key: bytes, relay_key: bytes, sender: int, relay: int) -
     return b"fgl-secure relay-coded/v2 mask" + kind + sender_key + relay_key + struct.pack(">QQ", sender, relay)
 
 
-def offers_of(private: Bytes, agreement: KeyAgreement) -> list[Offer]:
+def make_offers(private: Bytes, agreement: KeyAgreement) -> list[Offer]:
     """The keys of senders, from private ones uint8 [s, private bytes]; they take as long to make as to agree on one."""
     return [Offer(row.tobytes(), agreement) for row in private]
 
 
-def published(offers: Sequence[Offer], agreement: KeyAgreement) -> Bytes:
+def public_keys(offers: Sequence[Offer], agreement: KeyAgreement) -> Bytes:
     """What senders publish: uint8 [s, public bytes]."""
     return _rows([offer.public for offer in offers], agreement.public_bytes)
 
 
-def answers(private: Bytes, publics: Bytes, secrets: Bytes) -> tuple[Bytes, NDArray[np.bool_]]:
+def answer_offers(private: Bytes, publics: Bytes, secrets: Bytes) -> tuple[Bytes, NDArray[np.bool_]]:
     """What a relay, with its private key uint8 [32], answers senders: its X25519 key and a secret wrapped for each.
 
     Args:
@@ -91,13 +91,13 @@ def answers(private: Bytes, publics: Bytes, secrets: Bytes) -> tuple[Bytes, NDAr
     Returns:
         uint8 [k, 32 + wrapped bytes], and bool [s]: which k senders published keys that can be answered.
     """
-    own, found, good = KeyPair(private.tobytes()).public, [], np.ones(len(publics), dtype=np.bool_)
-    for at, (public, secret) in enumerate(zip(publics, secrets, strict=True)):
+    public_key, replies, valid = KeyPair(private.tobytes()).public, [], np.ones(len(publics), dtype=np.bool_)
+    for index, (public, secret) in enumerate(zip(publics, secrets, strict=True)):
         try:
-            found.append(own + wrap(public.tobytes(), secret.tobytes()))
+            replies.append(public_key + wrap(public.tobytes(), secret.tobytes()))
         except ProtocolError:
-            good[at] = False
-    return _rows(found, len(found[0]) if found else PUBLIC_KEY_BYTES), good
+            valid[index] = False
+    return _rows(replies, len(replies[0]) if replies else PUBLIC_KEY_BYTES), valid
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -200,8 +200,8 @@ class Cryptography:
         out = np.empty((relays, len(owners), KEY_BYTES), dtype=np.uint8)
         for keys in out:
             for start in range(0, len(owners), _AT_ONCE):
-                some = slice(start, start + _AT_ONCE)
-                keys[some] = draws.draw("circuit keys", owners[some], 256, (KEY_BYTES,), step)
+                chunk = slice(start, start + _AT_ONCE)
+                keys[chunk] = draws.draw("circuit keys", owners[chunk], 256, (KEY_BYTES,), step)
         return out
 
     def sealing_keys(self, draws: Draws, relays: Ids) -> Bytes:
@@ -237,25 +237,25 @@ class Cryptography:
         sealing = Sealing([public.tobytes() for public in publics], salt, counted=counted)
         out = np.empty((len(owners), len(publics) * self.sealed_bytes(contents[0].shape[1])), dtype=np.uint8)
         for start in range(0, len(owners), _AT_ONCE):
-            some = slice(start, start + _AT_ONCE)
-            fresh = draws.draw("ephemeral keys", owners[some], 256, (KEY_BYTES,)).astype(np.uint8)
-            for row, ephemeral, *content in zip(out[some], fresh, *(each[some] for each in contents), strict=True):
+            chunk = slice(start, start + _AT_ONCE)
+            fresh = draws.draw("ephemeral keys", owners[chunk], 256, (KEY_BYTES,)).astype(np.uint8)
+            for row, ephemeral, *content in zip(out[chunk], fresh, *(part[chunk] for part in contents), strict=True):
                 row[:] = np.frombuffer(
-                    sealing.seal(ephemeral.tobytes(), [each.tobytes() for each in content]), dtype=np.uint8
+                    sealing.seal(ephemeral.tobytes(), [part.tobytes() for part in content]), dtype=np.uint8
                 )
         return out
 
     def unseal(self, draws: Draws, private: Bytes, sealed: Bytes) -> tuple[Bytes, Flags]:
         """Open seals for one relay: uint8 [m, s] to uint8 [m, c], and bool [m]: which were made for it."""
-        own, salt = Unsealing(private.tobytes(), self.agreement), self.session(draws)
+        unsealing, salt = Unsealing(private.tobytes(), self.agreement), self.session(draws)
         counted = self._counts_seals(draws)
         size = sealed.shape[1] - self.agreement.seal_bytes
-        out, good = np.zeros((len(sealed), max(size, 0)), dtype=np.uint8), np.zeros(len(sealed), dtype=np.bool_)
+        out, valid = np.zeros((len(sealed), max(size, 0)), dtype=np.uint8), np.zeros(len(sealed), dtype=np.bool_)
         for place, row in enumerate(sealed if size > 0 else ()):
-            content = own.unseal(row.tobytes(), salt, counted=counted)
+            content = unsealing.unseal(row.tobytes(), salt, counted=counted)
             if content is not None:
-                out[place], good[place] = np.frombuffer(content, dtype=np.uint8), True
-        return out, good
+                out[place], valid[place] = np.frombuffer(content, dtype=np.uint8), True
+        return out, valid
 
     def _counts_seals(self, draws: Draws) -> bool:
         """Whether one process hosts all parties under coins that are no secret: an audit opens millions of circuits."""
@@ -296,12 +296,12 @@ class Cryptography:
         """What senders draw for the masks of a step: arrays by name; none where masks are expanded from keys."""
         places = slice(None) if places is None else places
         if isinstance(keys, np.ndarray):
-            return [self.circuit_masks(step, attempt, each[places], width) for each in keys[: self._T]]
+            return [self.circuit_masks(step, attempt, secrets[places], width) for secrets in keys[: self._T]]
         assert keys is not None, "named senders have keys"
         places = np.arange(len(senders))[places]
-        of = senders[places]
-        slots = places - np.searchsorted(senders, of)
-        return [self._from_keys(step, keys.senders, each, of, slots, width) for each in keys.secrets]
+        owners = senders[places]
+        slots = places - np.searchsorted(senders, owners)
+        return [self._from_keys(step, keys.senders, secrets, owners, slots, width) for secrets in keys.secrets]
 
     def expand(self, step: Step, names: Ids, keys: Keys, width: int) -> Elements:
         """The same, at the relay's end."""
@@ -312,10 +312,10 @@ class Cryptography:
         streams, field = KeyedStreams(keys), self._field
         return streams.uniform(field.modulus, ends * width, self.nonce(step, attempt), field.dtype).reshape(-1, width)
 
-    def _from_keys(self, step: Step, known: Ids, secrets: Bytes, senders: Numbers, slots: Ids, width: int) -> Elements:
+    def _from_keys(self, step: Step, owners: Ids, secrets: Bytes, senders: Numbers, slots: Ids, width: int) -> Elements:
         """Masks of some messages of each sender: streams are read up to the last of them."""
-        place = np.searchsorted(known, senders)
-        first, stop = int(place.min(initial=len(known))), int(place.max(initial=-1)) + 1
+        place = np.searchsorted(owners, senders)
+        first, stop = int(place.min(initial=len(owners))), int(place.max(initial=-1)) + 1
         place, ends = place - first, np.zeros(max(stop - first, 0), dtype=np.int64)
         np.maximum.at(ends, place, slots + 1)
         read = self._read(step, 0, secrets[first:stop], ends, width)
@@ -326,14 +326,14 @@ class Cryptography:
         self, offers: Sequence[Offer], senders: Ids, answered: Bytes, relay: int, session: bytes
     ) -> Bytes:  # fmt: skip
         """From X25519, ML-KEM where it is agreed on, and HKDF."""
-        heard, keys = answered[:1, :PUBLIC_KEY_BYTES].tobytes(), []
+        relay_key, keys = answered[:1, :PUBLIC_KEY_BYTES].tobytes(), []
         for offer, sender, answer in zip(offers, senders.tolist(), answered, strict=True):
-            context, wrapped = mask_context(offer.public, heard, sender, relay), answer[PUBLIC_KEY_BYTES:].tobytes()
-            keys.append(offer.agree(heard, wrapped, session=session, context=context))
-        found = _rows(keys, KEY_BYTES)
+            context, wrapped = mask_context(offer.public, relay_key, sender, relay), answer[PUBLIC_KEY_BYTES:].tobytes()
+            keys.append(offer.agree(relay_key, wrapped, session=session, context=context))
+        derived = _rows(keys, KEY_BYTES)
         if self._both_ends:
-            self._agreed[relay, heard] = (senders, published(offers, self.agreement), found)
-        return found
+            self._agreed[relay, relay_key] = (senders, public_keys(offers, self.agreement), derived)
+        return derived
 
     def relay_keys(
         self, private: Bytes, relay: int, publics: Bytes, secrets: Bytes, senders: Ids, session: bytes
@@ -349,9 +349,9 @@ class Cryptography:
             session: its name.
         """
         pair, keys = KeyPair(private.tobytes()), []
-        known = self._agreed.pop((relay, pair.public), None)
-        if known is not None and np.array_equal(known[0], senders) and np.array_equal(known[1], publics):
-            return known[2]
+        cached = self._agreed.pop((relay, pair.public), None)
+        if cached is not None and np.array_equal(cached[0], senders) and np.array_equal(cached[1], publics):
+            return cached[2]
         for row, secret, sender in zip(publics, secrets, senders.tolist(), strict=True):
             public = row.tobytes()
             context, first = mask_context(public, pair.public, sender, relay), public[:PUBLIC_KEY_BYTES]

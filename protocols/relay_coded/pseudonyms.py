@@ -37,7 +37,7 @@ class Pseudonyms:
         return pseudonyms_of(one_way(self._derived(openings, relays)))
 
     def proofs(self, openings: Ids, relays: int) -> Iterator[Ids]:
-        """Yield what shows each of R relays, by its place, who owns the groups of openings [g, 2]: int64 [g, R, 2]."""
+        """Yield for each of R relays the proof of ownership for the groups of openings [g, 2]: int64 [g, R, 2]."""
         derived = self._derived(openings, relays)
         leaves = one_way(derived)
         for place in range(relays):

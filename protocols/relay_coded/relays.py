@@ -13,10 +13,10 @@ from fgl_secure.algebra import Elements, Segments
 from fgl_secure.errors import InputError, MalformedMessageError, ProtocolError, StaleMessageError
 from fgl_secure.protocols.relay_coded import wire
 from fgl_secure.protocols.relay_coded.agreement import RelaysKeys, check_setup
-from fgl_secure.protocols.relay_coded.code import added_in_order, added_up, is_laid_out, relay_sums
+from fgl_secure.protocols.relay_coded.code import is_laid_out, relay_sums, sum_in_chunks, sum_sorted
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography, attempt_of
 from fgl_secure.protocols.relay_coded.plan import Parameters
-from fgl_secure.protocols.relay_coded.wire import Wire, as_array, by_value, found_among, names_of, numbered
+from fgl_secure.protocols.relay_coded.wire import Wire, as_array, by_value, find_positions, read_batches, slot_names
 from fgl_secure.protocols.stepwise import CheckpointedMachine, SumTerms
 from fgl_secure.runtime import PAYLOAD, Direction, Draws, LazyArray, Messages, Phase, Step
 from fgl_secure.runtime.machine import SETUP
@@ -25,19 +25,19 @@ from fgl_secure.runtime.packing import under, within
 from fgl_secure.typing import Array, Bytes, Flags, Ids
 
 DIGEST_WORDS = 4
-HELD, AGREED = "held", "agreed"
+LISTED, CONFIRMED = "held", "agreed"
 _NAME = 2 * wire.PSEUDONYM_BYTES
 """Bytes of the pseudonyms of a circuit and of its group."""
 
 
-class _At(IntEnum):
+class _RelayPhase(IntEnum):
     """How far a relay is with a step."""
 
     GATHERING = 0
     DIGESTS = 1
     LISTS = 2
     CONFIRMING = 3
-    AGREED = 4
+    CONFIRMED = 4
     OUT = 5
 
 
@@ -45,7 +45,7 @@ class Table:
     """The circuits that one relay knows, ascending by name.
 
     Attributes:
-        names: int64 [m], of who hands rows over, and the place.
+        names: int64 [m], of the silo or sender that delivers rows, and the place.
         groups: int64 [m, 4], the pseudonyms of the circuit, 0 where senders are named, and of its group.
         keys: uint8 [m, k].
         fetches: by how answers go, whether over silos: int64 [f, 3], who they go to, place, and the group they are for.
@@ -74,9 +74,9 @@ class Table:
     def by_group(self) -> tuple[Array, Segments, Ids]:
         """The pseudonyms of groups, ascending, as one word each, their circuits, and the group of each circuit."""
         if self._sorted is None:
-            whole, group_of = np.unique(_words(self.groups[:, 2:]), return_inverse=True)
+            groups, group_of = np.unique(_words(self.groups[:, 2:]), return_inverse=True)
             group_of = group_of.ravel().astype(np.int64)
-            self._sorted = whole, Segments.by_group(group_of, len(whole)), group_of
+            self._sorted = groups, Segments.by_group(group_of, len(groups)), group_of
         return self._sorted
 
     def digest(self, present: Flags) -> Ids:
@@ -86,8 +86,8 @@ class Table:
             for part in (self.names, self.groups):
                 hashed.update(np.ascontiguousarray(part).data)
             self._digest = hashed.digest()
-        there = b"" if present.all() else np.packbits(present).tobytes()
-        return np.frombuffer(self._digest + hashlib.sha256(there).digest(), dtype=np.int64)
+        bitmap = b"" if present.all() else np.packbits(present).tobytes()
+        return np.frombuffer(self._digest + hashlib.sha256(bitmap).digest(), dtype=np.int64)
 
     def state(self) -> dict[str, Array]:
         """Return all of it as arrays."""
@@ -119,10 +119,10 @@ class RelayState:
 
     def clear(self) -> None:
         """Forget the step."""
-        self.at = _At.GATHERING
+        self.phase = _RelayPhase.GATHERING
         self.rows: list[Messages] = []
         self.rosters: list[Messages] = []
-        self.told, self.width = False, 0
+        self.has_roster, self.width = False, 0
         self.live: Ids = np.array([self.party], dtype=np.int64)
         self.present: Flags = np.empty(0, dtype=np.bool_)
         self.sums: Elements | None = None
@@ -130,18 +130,19 @@ class RelayState:
 
     def state(self) -> dict[str, Array]:
         """Return all of it as arrays."""
-        numbers = np.array([self.at, self.told, self.width], dtype=np.int64)
+        numbers = np.array([self.phase, self.has_roster, self.width], dtype=np.int64)
         arrays: dict[str, Array] = {"numbers": numbers, "live": self.live, "present": self.present}
-        for name, kept in (("row", self.rows), ("roster", self.rosters)):
-            arrays |= {f"{name}{n}": as_array(m) for n, m in enumerate(kept)}
+        for name, batches in (("row", self.rows), ("roster", self.rosters)):
+            arrays |= {f"{name}{n}": as_array(m) for n, m in enumerate(batches)}
         arrays |= {f"done{int(kind)}": flags for kind, flags in self.done.items()}
         return arrays if self.sums is None else {**arrays, "sums": self.sums}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Go on where a state was taken."""
-        at, told, self.width = state["numbers"].tolist()
-        self.at, self.told, self.live, self.present = _At(at), bool(told), state["live"], state["present"]
-        self.rows, self.rosters, self.sums = numbered("row", state), numbered("roster", state), state.get("sums")
+        phase, has_roster, self.width = state["numbers"].tolist()
+        self.phase, self.has_roster = _RelayPhase(phase), bool(has_roster)
+        self.live, self.present, self.sums = state["live"], state["present"], state.get("sums")
+        self.rows, self.rosters = read_batches("row", state), read_batches("roster", state)
         self.done = {kind: state[f"done{int(kind)}"].copy() for kind in (False, True) if f"done{int(kind)}" in state}
 
 
@@ -162,15 +163,15 @@ class Relays(CheckpointedMachine):
         super().__init__(parties, terms, len(terms.tapes))
         self._scheme, self._crypto, self._draws = scheme, cryptography, draws
         topology = terms.topology
-        self._all, self._mixes = topology.helpers, scheme.mixes(topology.name)
-        self._each = scheme.padding_of(topology.grouping, topology.name)
+        self._all_relays, self._mixes = topology.helpers, scheme.mixes(topology.name)
+        self._degree = scheme.padding_of(topology.grouping, topology.name)
         self._wire = Wire(draws.batch_shape)
         self._keys = RelaysKeys(parties, cryptography, self._wire, draws)
         self._private: Bytes = np.empty((0, 0), dtype=np.uint8)
-        self._asked: list[tuple[Ids, Ids]] = []
+        self._key_requests: list[tuple[Ids, Ids]] = []
         self._relays = [RelayState(party) for party in parties.tolist()]
         self._tables: dict[tuple[int, int], Table] = {}
-        self._noted: set[int] = set()
+        self._reported: set[int] = set()
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; relays have no rows."""
@@ -181,12 +182,12 @@ class Relays(CheckpointedMachine):
         self._clear()
 
     def _clear(self) -> None:
-        self._noted = set()
+        self._reported = set()
         for relay in self._relays:
             relay.clear()
 
     def reset(self) -> None:
-        """See `SumMachine.rest`."""
+        """See `SumMachine.reset`."""
         self._step = None
         self._clear()
 
@@ -201,25 +202,25 @@ class Relays(CheckpointedMachine):
         return self._tables.setdefault((relay.party, kind), Table())
 
     def _expands(self, relay: RelayState) -> bool:
-        return relay.party in self._all[: self._crypto.expanded]
+        return relay.party in self._all_relays[: self._crypto.expanded]
 
     # What arrives
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+        """See `Machine.receive`."""
         self._check_ends(messages)
         if messages.phase is Phase.KEYS:
             check_setup(messages)
             if messages[PAYLOAD].ndim == self._wire.axes + 2 and not messages[PAYLOAD].shape[-1]:
-                self._asked.append((messages.senders, messages.receivers))
+                self._key_requests.append((messages.senders, messages.receivers))
             else:
-                self._keys.take(messages)
+                self._keys.receive(messages)
             return
         takes: dict[Any, tuple[Callable[[Messages], None], Callable[[RelayState, Messages], None]]] = {
-            Phase.CIRCUITS: (self._check_circuits, self._take_circuits),
-            Phase.SHARES: (self._check_rows, self._take_rows),
-            Phase.SHARE_HEADERS: (self._check_rows, self._take_rows),
-            Phase.ROSTERS: (self._check_roster, self._take_roster),
+            Phase.CIRCUITS: (self._check_circuits, self._receive_circuits),
+            Phase.SHARES: (self._check_rows, self._receive_rows),
+            Phase.SHARE_HEADERS: (self._check_rows, self._receive_rows),
+            Phase.ROSTERS: (self._check_roster, self._receive_roster),
         }
         if messages.phase not in takes:
             raise MalformedMessageError(f"messages must be for relays; found {messages.phase.label}")
@@ -228,12 +229,12 @@ class Relays(CheckpointedMachine):
         check, take = takes[messages.phase]
         check(messages)
         by_party = {relay.party: relay for relay in self._relays}
-        given = [(by_party[party], rows) for party, rows in by_value(messages.receivers)]
+        by_relay = [(by_party[party], rows) for party, rows in by_value(messages.receivers)]
         fetches = messages.phase is Phase.CIRCUITS and not self._mixes and wire.SLOT not in messages.fields
         early = messages.phase is not Phase.ROSTERS and not fetches
-        if early and any(relay.at is not _At.GATHERING for relay, _ in given):
+        if early and any(relay.phase is not _RelayPhase.GATHERING for relay, _ in by_relay):
             raise StaleMessageError("messages must arrive before relays have agreed on them; at least one did not")
-        for relay, rows in given:
+        for relay, rows in by_relay:
             take(relay, messages if rows is None else messages.rows(rows))
         self._used_up()
 
@@ -247,7 +248,7 @@ class Relays(CheckpointedMachine):
                 raise MalformedMessageError("sealed circuits must be rows of bytes; they are not")
             self._wire.read(messages, wire.OPENING, "<u4")
         else:
-            self._wire.read(messages, PAYLOAD, "<i8", len(self._all), 2)
+            self._wire.read(messages, PAYLOAD, "<i8", len(self._all_relays), 2)
 
     def _check_rows(self, messages: Messages) -> None:
         if messages.phase is Phase.SHARE_HEADERS:
@@ -258,33 +259,33 @@ class Relays(CheckpointedMachine):
         self._wire.read(messages, wire.SLOT, "<u4")
         field = self._scheme.field
         if not self._mixes or not self._crypto.expanded:
-            self._wire.elements(messages, wire.SHARE, field.dtype, field.modulus)
+            self._wire.read_elements(messages, wire.SHARE, field.dtype, field.modulus)
         else:
-            self._wire.masked(messages, wire.SHARE, field.dtype, 0)
+            self._wire.read_masked(messages, wire.SHARE, field.dtype, 0)
 
     def _check_roster(self, messages: Messages) -> None:
-        if not np.isin(messages.senders, self._all).all() or (messages.senders == messages.receivers).any():
+        if not np.isin(messages.senders, self._all_relays).all() or (messages.senders == messages.receivers).any():
             raise MalformedMessageError("rosters must be from other relays; at least one is not")
-        if messages.fields.keys() not in ({PAYLOAD}, {AGREED}, {HELD}):
+        if messages.fields.keys() not in ({PAYLOAD}, {CONFIRMED}, {LISTED}):
             raise MalformedMessageError(f"rosters must be digests or lists; found {', '.join(messages.fields)}")
-        if HELD not in messages.fields:
+        if LISTED not in messages.fields:
             words = 2 * DIGEST_WORDS if PAYLOAD in messages.fields else DIGEST_WORDS
             self._wire.read(messages, next(iter(messages.fields)), "<i8", words)
             return
-        whole = messages[HELD][(0,) * self._wire.axes]
-        if whole.dtype.str != "<i8" or whole.ndim != 3 or whole.shape[2] != 5:
+        lists = messages[LISTED][(0,) * self._wire.axes]
+        if lists.dtype.str != "<i8" or lists.ndim != 3 or lists.shape[2] != 5:
             raise MalformedMessageError("rosters must hold names and pseudonyms; at least one does not")
-        if not (whole[:, 1:, 0] > whole[:, :-1, 0]).all():
+        if not (lists[:, 1:, 0] > lists[:, :-1, 0]).all():
             raise MalformedMessageError("rosters must be in the order of names, each once; at least one is not")
 
-    def _take_rows(self, relay: RelayState, messages: Messages) -> None:
+    def _receive_rows(self, relay: RelayState, messages: Messages) -> None:
         relay.rows.append(messages)
 
-    def _take_roster(self, relay: RelayState, messages: Messages) -> None:
+    def _receive_roster(self, relay: RelayState, messages: Messages) -> None:
         relay.rosters.append(messages)
-        relay.told = True
+        relay.has_roster = True
 
-    def _take_circuits(self, relay: RelayState, messages: Messages) -> None:
+    def _receive_circuits(self, relay: RelayState, messages: Messages) -> None:
         kind = wire.SLOT if wire.SLOT in messages.fields else wire.PLACE
         places = self._wire.read(messages, kind, "<u4")
         sealed = wire.PSEUDONYM not in messages.fields and messages[PAYLOAD].dtype == np.uint8
@@ -292,119 +293,119 @@ class Relays(CheckpointedMachine):
             number = int(self._wire.read(messages, wire.OPENING, "<u4").max(initial=0))
             if self._mixes and number != self._table(relay).number:
                 self._tables[relay.party, 0] = Table(number)
-        table, names = self._table(relay), names_of(messages.senders, places)
+        table, names = self._table(relay), slot_names(messages.senders, places)
         if kind == wire.PLACE:
-            self._take_fetches(relay, table, messages, places, sealed=sealed)
+            self._receive_fetches(relay, table, messages, places, sealed=sealed)
             return
         if not sealed:
             groups = self._wire.read(messages, wire.PSEUDONYM, "<i8", 2)
             table.add(names, np.concatenate([0 * groups, groups], axis=1), np.empty((len(names), 0), dtype=np.uint8))
             return
-        content, good = self._opened(relay, messages)
+        content, valid = self._unseal(relay, messages)
         if content.shape[1] < _NAME:
             raise MalformedMessageError("circuits must hold pseudonyms and a key; they do not")
-        words = np.ascontiguousarray(content[good, :_NAME]).view("<i8").astype(np.int64)
-        self._draws.note_learnt("circuits", np.full(len(words), relay.party), self._everywhere(
-            np.column_stack([messages.senders[good], places[good].astype(np.int64), words[:, 2:]])
+        words = np.ascontiguousarray(content[valid, :_NAME]).view("<i8").astype(np.int64)
+        self._draws.note_secrets("circuits", np.full(len(words), relay.party), self._on_all_tapes(
+            np.column_stack([messages.senders[valid], places[valid].astype(np.int64), words[:, 2:]])
         ), self.now)  # fmt: skip
-        table.add(names[good], words, content[good, _NAME:])
+        table.add(names[valid], words, content[valid, _NAME:])
 
-    def _everywhere(self, values: Array) -> Array:
+    def _on_all_tapes(self, values: Array) -> Array:
         return np.broadcast_to(values, (*self._draws.batch_shape, *values.shape))
 
-    def _opened(self, relay: RelayState, messages: Messages) -> tuple[Bytes, Flags]:
+    def _unseal(self, relay: RelayState, messages: Messages) -> tuple[Bytes, Flags]:
         private = self._sealing_keys()[int(np.searchsorted(self.parties, relay.party))]
         sealed = np.asarray(messages[PAYLOAD])[(0,) * self._wire.axes]
-        content, good = self._crypto.unseal(self._draws, private, sealed)
-        for sender in np.unique(messages.senders[~good]).tolist():
-            self._remark(sender, "a circuit that it handed over was not sealed for the relay: dropped")
-        return content, good
+        content, valid = self._crypto.unseal(self._draws, private, sealed)
+        for sender in np.unique(messages.senders[~valid]).tolist():
+            self._remark(sender, "a circuit that it forwarded was not sealed for the relay: dropped")
+        return content, valid
 
     def _sealing_keys(self) -> Bytes:
         if not len(self._private):
             self._private = self._crypto.sealing_keys(self._draws, self.parties)
         return self._private
 
-    def _take_fetches(
+    def _receive_fetches(
         self, relay: RelayState, table: Table, messages: Messages, places: Array, *, sealed: bool
     ) -> None:
-        R = len(self._all)
+        R = len(self._all_relays)
         if sealed:
-            content, good = self._opened(relay, messages)
+            content, valid = self._unseal(relay, messages)
             size = wire.PSEUDONYM_BYTES * (1 + R)
             if content.shape[1] < size:
                 raise MalformedMessageError("circuits of answers must hold openings and a key; they do not")
-            shown = content[good, wire.PSEUDONYM_BYTES : size]
-            proofs = np.ascontiguousarray(shown).view("<i8").astype(np.int64).reshape(-1, R, 2)
-            keys = content[good, size:]
+            openings = content[valid, wire.PSEUDONYM_BYTES : size]
+            proofs = np.ascontiguousarray(openings).view("<i8").astype(np.int64).reshape(-1, R, 2)
+            keys = content[valid, size:]
         else:
-            proofs, good = self._wire.read(messages, PAYLOAD, "<i8", R, 2), np.ones(len(messages), dtype=np.bool_)
+            proofs, valid = self._wire.read(messages, PAYLOAD, "<i8", R, 2), np.ones(len(messages), dtype=np.bool_)
             keys = table.fetch_keys[:0]
-        groups = self._crypto.pseudonyms.opened(proofs, int(np.searchsorted(self._all, relay.party)))
-        whole = np.column_stack([messages.senders[good], places[good].astype(np.int64), groups])
-        known = _words(np.concatenate([each[:, 2:] for each in table.fetches.values()]))
-        words = _words(whole[:, 2:])
+        groups = self._crypto.pseudonyms.opened(proofs, int(np.searchsorted(self._all_relays, relay.party)))
+        rows = np.column_stack([messages.senders[valid], places[valid].astype(np.int64), groups])
+        stored = _words(np.concatenate([rows_of_kind[:, 2:] for rows_of_kind in table.fetches.values()]))
+        words = _words(rows[:, 2:])
         new = np.sort(np.unique(words, return_index=True)[1])
-        new = new[~np.isin(words[new], known)]
+        new = new[~np.isin(words[new], stored)]
         if len(new) < len(words):
             self._remark(relay.party, f"{len(words) - len(new)} groups were opened again: the first circuit stands")
-        table.fetches[sealed] = np.concatenate([table.fetches[sealed], whole[new]])
+        table.fetches[sealed] = np.concatenate([table.fetches[sealed], rows[new]])
         if sealed:
-            before = table.fetch_keys if len(table.fetch_keys) else keys[:0]
-            table.fetch_keys = np.concatenate([before, keys[new]])
+            earlier = table.fetch_keys if len(table.fetch_keys) else keys[:0]
+            table.fetch_keys = np.concatenate([earlier, keys[new]])
 
-    def _remark(self, party: int, what: str) -> None:
-        self.remark(self.now if self._step is not None else SETUP, party, what)
+    def _remark(self, party: int, reason: str) -> None:
+        self.remark(self.now if self._step is not None else SETUP, party, reason)
 
     # Turns
 
     def step(self) -> Iterable[Messages]:
-        """What each relay says now."""
+        """Return the messages of each relay in this step."""
         out = [*self._keys.answer(), *self._publish()]
         for relay in self._relays if self._step is not None else ():
-            out += self._next(relay)
+            out += self._step_relay(relay)
             relay.rosters = []
         return out
 
     def _publish(self) -> Iterator[Messages]:
         """Tell silos the keys that circuits are sealed for."""
-        asked, self._asked = self._asked, []
-        for silos, relays in asked:
+        requests, self._key_requests = self._key_requests, []
+        for silos, relays in requests:
             keys = self._sealing_keys()
             publics = np.stack([self._crypto.public_key(key) for key in keys])
-            said = publics[np.searchsorted(self.parties, relays)]
-            yield self._wire.say(Phase.KEYS, SETUP, (relays, silos), said.shape[1], {PAYLOAD: said})
+            selected = publics[np.searchsorted(self.parties, relays)]
+            yield self._wire.make(Phase.KEYS, SETUP, (relays, silos), selected.shape[1], {PAYLOAD: selected})
 
-    def _next(self, relay: RelayState) -> Iterator[Messages]:
+    def _step_relay(self, relay: RelayState) -> Iterator[Messages]:
         """One relay's turn."""
-        if relay.at is _At.GATHERING:
+        if relay.phase is _RelayPhase.GATHERING:
             if relay.rows:
-                self._look(relay)
-                relay.at = _At.DIGESTS
-                yield from self._tell(relay, PAYLOAD, self._digest(relay))
-        elif relay.at is _At.DIGESTS:
-            yield from self._compare(relay)
-        elif relay.at is _At.LISTS:
+                self._check_arrivals(relay)
+                relay.phase = _RelayPhase.DIGESTS
+                yield from self._send_roster(relay, PAYLOAD, self._digest(relay))
+        elif relay.phase is _RelayPhase.DIGESTS:
+            yield from self._compare_digests(relay)
+        elif relay.phase is _RelayPhase.LISTS:
             yield from self._intersect(relay)
-        elif relay.at is _At.CONFIRMING:
+        elif relay.phase is _RelayPhase.CONFIRMING:
             self._confirm(relay)
-        if relay.at is _At.AGREED:
+        if relay.phase is _RelayPhase.CONFIRMED:
             yield from self._answer(relay)
 
-    def _look(self, relay: RelayState) -> None:
+    def _check_arrivals(self, relay: RelayState) -> None:
         """Which circuits have a row; of relays that expand shares, those of whom a header came."""
         table = self._table(relay)
-        headers = [each for each in relay.rows if each.phase is Phase.SHARE_HEADERS]
+        headers = [batch for batch in relay.rows if batch.phase is Phase.SHARE_HEADERS]
         if headers:
-            widths = np.concatenate([self._wire.read(each, wire.WIDTH, "<u4") for each in headers])
+            widths = np.concatenate([self._wire.read(batch, wire.WIDTH, "<u4") for batch in headers])
             if len(np.unique(widths)) > 1:
                 raise ProtocolError("senders must share rows of one width; they do not")
             relay.width = int(widths.max(initial=0))
         if self._expands(relay):
-            senders = np.unique(np.concatenate([self._all[:0], *(each.senders for each in headers)]))
+            senders = np.unique(np.concatenate([self._all_relays[:0], *(batch.senders for batch in headers)]))
             relay.present = np.isin(table.names >> 32, senders)
             if not self._mixes:
-                relay.present &= np.isin(table.names >> 32, self._keys.known(relay.party))
+                relay.present &= np.isin(table.names >> 32, self._keys.senders_of(relay.party))
             return
         names, shares = self._rows_of(relay)
         relay.present = np.ones(len(names), dtype=np.bool_)
@@ -425,22 +426,22 @@ class Relays(CheckpointedMachine):
 
     def _rows_of(self, relay: RelayState) -> tuple[Ids, Any]:
         """Names and shares of what arrived."""
-        rows = [each for each in relay.rows if each.phase is Phase.SHARES]
+        rows = [batch for batch in relay.rows if batch.phase is Phase.SHARES]
         if not rows:
-            return self._all[:0], None
-        names = [names_of(each.senders, self._wire.read(each, wire.SLOT, "<u4")) for each in rows]
-        shares = [each[wire.SHARE] for each in rows]
-        if len({each.shape[-1] for each in shares}) > 1:
+            return self._all_relays[:0], None
+        names = [slot_names(batch.senders, self._wire.read(batch, wire.SLOT, "<u4")) for batch in rows]
+        shares = [batch[wire.SHARE] for batch in rows]
+        if len({batch.shape[-1] for batch in shares}) > 1:
             relay_name = self._draws.name_of(relay.party)
             raise ProtocolError(f"senders must share rows of one width with {relay_name}; they do not")
         if len(names) == 1:
             return names[0], shares[0]
-        return np.concatenate(names), np.concatenate([np.asarray(each) for each in shares], axis=-2)
+        return np.concatenate(names), np.concatenate([np.asarray(batch) for batch in shares], axis=-2)
 
     def _check_repeats(self, relay: RelayState, names: Ids, shares: Any, first: Ids) -> None:
-        kept = names[first]
+        unique_names = names[first]
         for copy in np.setdiff1d(np.arange(len(names)), first).tolist():
-            original = first[np.searchsorted(kept, names[copy])]
+            original = first[np.searchsorted(unique_names, names[copy])]
             pair = np.asarray(take_rows(shares, np.array([original, copy]), -2))
             sender = int(names[copy]) >> 32
             if not np.array_equal(pair[..., 0, :], pair[..., 1, :]):
@@ -455,231 +456,231 @@ class Relays(CheckpointedMachine):
         return digest
 
     def _others(self, relay: RelayState) -> Ids:
-        others: Ids = self._all[self._all != relay.party]
+        others: Ids = self._all_relays[self._all_relays != relay.party]
         return others
 
-    def _tell(self, relay: RelayState, name: str, value: Array, others: Ids | None = None) -> Iterator[Messages]:
+    def _send_roster(self, relay: RelayState, name: str, value: Array, others: Ids | None = None) -> Iterator[Messages]:
         others = self._others(relay) if others is None else others
         if len(others):
             ends = np.full(len(others), relay.party), others
             fields = {name: np.broadcast_to(value, (len(others), *value.shape))}
-            yield self._wire.say(Phase.ROSTERS, self.now, ends, value.size * value.itemsize, fields)
+            yield self._wire.make(Phase.ROSTERS, self.now, ends, value.size * value.itemsize, fields)
 
-    def _said(self, relay: RelayState, name: str) -> dict[int, Array]:
-        """What other relays said, by party."""
-        found: dict[int, Array] = {}
+    def _read_rosters(self, relay: RelayState, name: str) -> dict[int, Array]:
+        """Return the rosters of other relays, by party."""
+        rosters: dict[int, Array] = {}
         for messages in relay.rosters:
             if name in messages.fields:
-                whole = messages[name][(0,) * self._wire.axes]
-                found |= dict(zip(messages.senders.tolist(), whole, strict=True))
-        return found
+                values = messages[name][(0,) * self._wire.axes]
+                rosters |= dict(zip(messages.senders.tolist(), values, strict=True))
+        return rosters
 
-    def _heard_enough(self, relay: RelayState, said: Mapping[int, Array]) -> bool:
-        relay.live = np.array([relay.party, *sorted(said)], dtype=np.int64)
+    def _has_quorum(self, relay: RelayState, rosters: Mapping[int, Array]) -> bool:
+        relay.live = np.array([relay.party, *sorted(rosters)], dtype=np.int64)
         if len(relay.live) > self._scheme.T:
             return True
-        self._remark(relay.party, "the relay hears of too few others, and gives no answers in this step")
-        relay.at = _At.OUT
+        self._remark(relay.party, "the relay got rosters of too few others, and gives no answers in this step")
+        relay.phase = _RelayPhase.OUT
         return False
 
-    def _compare(self, relay: RelayState) -> Iterator[Messages]:
-        """After digests: all that are heard of hold the same, or they tell each other what they hold."""
-        said = self._said(relay, PAYLOAD)
-        if not self._heard_enough(relay, said):
+    def _compare_digests(self, relay: RelayState) -> Iterator[Messages]:
+        """After digests: agree if all that answered hold the same circuits, else send lists of them."""
+        digests = self._read_rosters(relay, PAYLOAD)
+        if not self._has_quorum(relay, digests):
             return
-        for other in self._all.tolist():
-            if other not in self._noted and other != relay.party and other not in said:
-                self._noted.add(other)
-                self._remark(other, "the relay is not heard of and is left out of this step")
-        own, alike = self._digest(relay), self._of_one_table(relay, said)
-        if relay.party not in alike:
+        for other in self._all_relays.tolist():
+            if other not in self._reported and other != relay.party and other not in digests:
+                self._reported.add(other)
+                self._remark(other, "the relay did not answer and is left out of this step")
+        digest, majority = self._digest(relay), self._find_majority(relay, digests)
+        if relay.party not in majority:
             self._remark(relay.party, "the relay lacks circuits that others have, and gives no answers in this step")
-            relay.at = _At.OUT
+            relay.phase = _RelayPhase.OUT
             return
-        relay.live = np.array(sorted(alike), dtype=np.int64)
-        if all(np.array_equal(said[party], own) for party in alike if party != relay.party):
-            relay.at = _At.AGREED
+        relay.live = np.array(sorted(majority), dtype=np.int64)
+        if all(np.array_equal(digests[party], digest) for party in majority if party != relay.party):
+            relay.phase = _RelayPhase.CONFIRMED
             return
-        relay.at = _At.LISTS
-        yield from self._tell(relay, HELD, self._held(relay), relay.live[relay.live != relay.party])
+        relay.phase = _RelayPhase.LISTS
+        yield from self._send_roster(relay, LISTED, self._list_circuits(relay), relay.live[relay.live != relay.party])
 
-    def _of_one_table(self, relay: RelayState, said: Mapping[int, Array]) -> set[int]:
-        """The most relays that know the same circuits, if they are more than T; else all that are heard of."""
+    def _find_majority(self, relay: RelayState, digests: Mapping[int, Array]) -> set[int]:
+        """The most relays that know the same circuits, if they are more than T; else all that answered."""
         tables: dict[bytes, set[int]] = {}
-        for party, digest in {relay.party: self._digest(relay), **said}.items():
+        for party, digest in {relay.party: self._digest(relay), **digests}.items():
             tables.setdefault(digest[:DIGEST_WORDS].tobytes(), set()).add(party)
-        most = max(tables.values(), key=lambda parties: (len(parties), -min(parties)))
-        return most if len(most) > self._scheme.T else {relay.party, *said}
+        largest = max(tables.values(), key=lambda parties: (len(parties), -min(parties)))
+        return largest if len(largest) > self._scheme.T else {relay.party, *digests}
 
-    def _held(self, relay: RelayState) -> Ids:
+    def _list_circuits(self, relay: RelayState) -> Ids:
         """Names and pseudonyms of the circuits that have a row: int64 [k, 5]."""
         table = self._table(relay)
         return np.column_stack([table.names[relay.present], table.groups[relay.present]])
 
     def _intersect(self, relay: RelayState) -> Iterator[Messages]:
         """After lists: what all hold counts."""
-        said = {party: rows for party, rows in self._said(relay, HELD).items() if party in relay.live}
-        if not self._heard_enough(relay, said):
+        lists = {party: rows for party, rows in self._read_rosters(relay, LISTED).items() if party in relay.live}
+        if not self._has_quorum(relay, lists):
             return
-        own, table = self._held(relay), self._table(relay)
-        counted, anywhere = own[:, 0], own[:, 0]
-        for other, rows in said.items():
-            at = found_among(rows[:, 0], own[:, 0])
-            both = np.flatnonzero(at >= 0)
-            if (rows[both, 1:] != own[at[both], 1:]).any():
-                wrong = int(rows[both][(rows[both, 1:] != own[at[both], 1:]).any(axis=1)][0, 0]) >> 32
+        listed, table = self._list_circuits(relay), self._table(relay)
+        counted, union = listed[:, 0], listed[:, 0]
+        for other, rows in lists.items():
+            positions = find_positions(rows[:, 0], listed[:, 0])
+            both = np.flatnonzero(positions >= 0)
+            if (rows[both, 1:] != listed[positions[both], 1:]).any():
+                sender = int(rows[both][(rows[both, 1:] != listed[positions[both], 1:]).any(axis=1)][0, 0]) >> 32
                 ends = sorted((relay.party, other))
                 raise ProtocolError(
-                    f"{self._draws.name_of(wrong)} must open the same circuits at every relay; those that reached "
+                    f"{self._draws.name_of(sender)} must open the same circuits at every relay; those that reached "
                     f"{self._draws.name_of(ends[0])} and {self._draws.name_of(ends[1])} differ"
                 )
-            counted, anywhere = np.intersect1d(counted, rows[:, 0]), np.union1d(anywhere, rows[:, 0])
-        self._note_left_out(np.setdiff1d(anywhere, counted))
-        relay.present, relay.at, relay.sums = np.isin(table.names, counted), _At.CONFIRMING, None
-        yield from self._tell(relay, AGREED, self._agreed(relay), relay.live[relay.live != relay.party])
+            counted, union = np.intersect1d(counted, rows[:, 0]), np.union1d(union, rows[:, 0])
+        self._note_left_out(np.setdiff1d(union, counted))
+        relay.present, relay.phase, relay.sums = np.isin(table.names, counted), _RelayPhase.CONFIRMING, None
+        yield from self._send_roster(relay, CONFIRMED, self._digest_list(relay), relay.live[relay.live != relay.party])
 
-    def _agreed(self, relay: RelayState) -> Ids:
-        return np.frombuffer(hashlib.sha256(self._held(relay).tobytes()).digest(), dtype=np.int64)
+    def _digest_list(self, relay: RelayState) -> Ids:
+        return np.frombuffer(hashlib.sha256(self._list_circuits(relay).tobytes()).digest(), dtype=np.int64)
 
     def _note_left_out(self, missing: Ids) -> None:
-        if -1 in self._noted or not len(missing):
+        if -1 in self._reported or not len(missing):
             return
-        self._noted.add(-1)
+        self._reported.add(-1)
         senders, counts = np.unique(missing >> 32, return_counts=True)
         for sender, count in zip(senders.tolist(), counts.tolist(), strict=True):
             self._remark(sender, f"{count} messages did not reach every relay and are left out")
 
     def _confirm(self, relay: RelayState) -> None:
         """Relays that would count different messages give no answers."""
-        said, own = self._said(relay, AGREED), self._agreed(relay)
-        relay.at = _At.AGREED
+        digests, digest = self._read_rosters(relay, CONFIRMED), self._digest_list(relay)
+        relay.phase = _RelayPhase.CONFIRMED
         others = relay.live[relay.live != relay.party].tolist()
-        if not all(other in said and np.array_equal(said[other], own) for other in others):
+        if not all(other in digests and np.array_equal(digests[other], digest) for other in others):
             self._remark(relay.party, "the relay does not agree with the others on what counts, and gives no answers")
-            relay.at = _At.OUT
+            relay.phase = _RelayPhase.OUT
 
     # Sums
 
-    def _there(self, relay: RelayState) -> Ids:
+    def _count_rows(self, relay: RelayState) -> Ids:
         """int64 [g]: circuits of each group that have a row."""
-        known, _, group_of = self._table(relay).by_group
+        groups, _, group_of = self._table(relay).by_group
         if relay.present.all():
-            return np.bincount(group_of, minlength=len(known))
-        return np.bincount(group_of[relay.present], minlength=len(known))
+            return np.bincount(group_of, minlength=len(groups))
+        return np.bincount(group_of[relay.present], minlength=len(groups))
 
-    def _accepted(self, relay: RelayState, there: Ids) -> Flags:
+    def _is_answered(self, relay: RelayState, counts: Ids) -> Flags:
         """Bool [g]: which groups have a sum: where counts must not be seen, those of which no circuit is silent."""
-        if self._each is None:
-            return there >= self._scheme.k_min
+        if self._degree is None:
+            return counts >= self._scheme.k_min
         sizes: Ids = self._table(relay).by_group[1].sizes
-        accepted: Flags = (sizes == self._each) & (there == max(self._each, 1))
+        accepted: Flags = (sizes == self._degree) & (counts == max(self._degree, 1))
         return accepted
 
     def _sums(self, relay: RelayState) -> Elements:
         """The sums of all groups, of the circuits that have a row: elements [*batch, g, d]."""
         field, width = self._scheme.field, max(relay.width, 1)
-        known, groups, group_of = self._table(relay).by_group
-        if not len(known) or not relay.present.any():
-            return np.zeros((*self._draws.batch_shape, len(known), width), dtype=field.dtype)
-        read = self._expanded(relay) if self._expands(relay) else self._received(relay)
+        names, groups, group_of = self._table(relay).by_group
+        if not len(names) or not relay.present.any():
+            return np.zeros((*self._draws.batch_shape, len(names), width), dtype=field.dtype)
+        read = self._make_expander(relay) if self._expands(relay) else self._make_reader(relay)
         if self._mixes and not self._draws.batch_shape:
             order = groups.order if relay.present.all() else groups.order[relay.present[groups.order]]
-            return added_in_order(field, lambda some: read(order[some]), group_of[order], len(known), width)
-        there = np.flatnonzero(relay.present)
-        if is_laid_out((len(there), width), self._draws.batch_shape):
-            by_group = groups if relay.present.all() else Segments.by_group(group_of[there], len(known))
-            return relay_sums(field, read(there), by_group, self._wire.axes)
-        return added_up(field, lambda some: read(there[some]), group_of[there], len(known), width)
+            return sum_sorted(field, lambda chunk: read(order[chunk]), group_of[order], len(names), width)
+        present = np.flatnonzero(relay.present)
+        if is_laid_out((len(present), width), self._draws.batch_shape):
+            by_group = groups if relay.present.all() else Segments.by_group(group_of[present], len(names))
+            return relay_sums(field, read(present), by_group, self._wire.axes)
+        return sum_in_chunks(field, lambda chunk: read(present[chunk]), group_of[present], len(names), width)
 
-    def _expanded(self, relay: RelayState) -> Callable[[Ids], Elements]:
+    def _make_expander(self, relay: RelayState) -> Callable[[Ids], Elements]:
         """Reads shares of circuits that the relay expands."""
         table, width = self._table(relay), max(relay.width, 1)
         if self._mixes:
             attempt = attempt_of(table.number)
-            return lambda some: self._crypto.circuit_masks(self.now, attempt, table.keys[some], width)
-        keys = self._keys.of(relay.party)
-        return lambda some: self._crypto.expand(self.now, table.names[some], keys, width)
+            return lambda circuits: self._crypto.circuit_masks(self.now, attempt, table.keys[circuits], width)
+        keys = self._keys.keys_of(relay.party)
+        return lambda circuits: self._crypto.expand(self.now, table.names[circuits], keys, width)
 
-    def _received(self, relay: RelayState) -> Callable[[Ids], Elements]:
+    def _make_reader(self, relay: RelayState) -> Callable[[Ids], Elements]:
         """Reads shares that arrived, and leaves out rows that were changed."""
         table, field = self._table(relay), self._scheme.field
         names, shares = self._rows_of(relay)
-        at, in_order = np.arange(len(names)), np.array_equal(table.names, names)
+        positions, in_order = np.arange(len(names)), np.array_equal(table.names, names)
         if not in_order:
             order = np.argsort(names, kind="stable")
-            at = order[np.minimum(np.searchsorted(names[order], table.names), len(names) - 1)]
+            positions = order[np.minimum(np.searchsorted(names[order], table.names), len(names) - 1)]
         attempt = attempt_of(table.number)
 
-        def read(some: Ids) -> Elements:
-            if not self._mixes and in_order and len(some) == len(names):  # all of them, ascending
+        def read(circuits: Ids) -> Elements:
+            if not self._mixes and in_order and len(circuits) == len(names):  # all of them, ascending
                 return np.asarray(shares)
-            places = at[some]
+            places = positions[circuits]
             # `receive` would lay columns of wider rows out as a whole
             rows = (
                 shares.rows(places) if isinstance(shares, LazyArray) else np.ascontiguousarray(shares[..., places, :])
             )
             if not self._mixes:
                 return rows
-            found, good = self._crypto.reveal(self.now, attempt, table.keys[some], rows, field.dtype)
-            if not good.all():
-                relay.present[some[~good]] = False
-                for sender in np.unique(table.names[some[~good]] >> 32).tolist():
-                    self._remark(sender, "a row that it handed over was changed: dropped")
-                found = np.where(good[:, None], found, 0)
+            elements, valid = self._crypto.reveal(self.now, attempt, table.keys[circuits], rows, field.dtype)
+            if not valid.all():
+                relay.present[circuits[~valid]] = False
+                for sender in np.unique(table.names[circuits[~valid]] >> 32).tolist():
+                    self._remark(sender, "a row that it forwarded was changed: dropped")
+                elements = np.where(valid[:, None], elements, 0)
             if self._crypto.expanded:
-                self._draws.note_learnt("opened shares", np.full(len(found), relay.party), found, self.now)
-            return found
+                self._draws.note_secrets("opened shares", np.full(len(elements), relay.party), elements, self.now)
+            return elements
 
         return read
 
     def sums_of(self, relay: RelayState, groups: Ids) -> tuple[Ids, Elements]:
         """What a relay makes of groups [k, 2]: counts int64 [k], 0 where it refuses, and sums [*batch, k, d]."""
-        known, there = self._table(relay).by_group[0], self._there(relay)
+        stored, counts = self._table(relay).by_group[0], self._count_rows(relay)
         relay.sums = self._sums(relay) if relay.sums is None else relay.sums
-        if not len(known):
+        if not len(stored):
             shape = (*self._draws.batch_shape, len(groups), max(relay.width, 1))
             return np.zeros(len(groups), dtype=np.int64), np.zeros(shape, dtype=self._scheme.field.dtype)
         words = _words(groups)
-        place = np.minimum(np.searchsorted(known, words), len(known) - 1)
-        answered = (known[place] == words) & self._accepted(relay, there)[place]
+        place = np.minimum(np.searchsorted(stored, words), len(stored) - 1)
+        answered = (stored[place] == words) & self._is_answered(relay, counts)[place]
         out = np.take(relay.sums, place, axis=-2)
         if not answered.all():
             out[..., ~answered, :] = 0
-        return np.where(answered, there[place], 0), out
+        return np.where(answered, counts[place], 0), out
 
     def _answer(self, relay: RelayState) -> Iterator[Messages]:
         """Answer all whose circuits are there, each once in a step: via silos, or the owner itself."""
         table, field = self._table(relay), self._scheme.field
         for sealed, fetches in table.fetches.items():
             done = relay.done.get(sealed, np.zeros(0, dtype=np.bool_))
-            some = np.arange(len(done), len(fetches))
+            rows = np.arange(len(done), len(fetches))
             relay.done[sealed] = np.ones(len(fetches), dtype=np.bool_)
-            if not len(some):
+            if not len(rows):
                 continue
-            counts, sums = self.sums_of(relay, fetches[some, 2:])
-            ends = np.full(len(some), relay.party), fetches[some, 0]
-            places = fetches[some, 1].astype(np.uint32)
+            counts, sums = self.sums_of(relay, fetches[rows, 2:])
+            ends = np.full(len(rows), relay.party), fetches[rows, 0]
+            places = fetches[rows, 1].astype(np.uint32)
             if not sealed:
                 size = 4 + wire.AUTHENTICATION_BYTES + sums.shape[-1] * sums.itemsize
                 fields = {wire.SUM: sums, wire.COUNT: counts.astype(np.uint32), wire.PLACE: places}
-                yield self._wire.say(Phase.SHARE_SUMS, self.now, ends, size, fields)
+                yield self._wire.make(Phase.SHARE_SUMS, self.now, ends, size, fields)
                 continue
             counted = np.broadcast_to(counts[:, None].astype(field.dtype), (*sums.shape[:-1], 1))
             attempt = attempt_of(table.number) if self._mixes else 0
             hidden = self._crypto.hide(
-                self.now, attempt, table.fetch_keys[some], np.concatenate([counted, sums], axis=-1)
+                self.now, attempt, table.fetch_keys[rows], np.concatenate([counted, sums], axis=-1)
             )  # fmt: skip
             size = hidden.shape[-1] * hidden.itemsize
             fields = {wire.SUM: hidden, wire.PLACE: places}
-            yield self._wire.say(Phase.SEALED, self.now, ends, size, fields, sealed=True)
+            yield self._wire.make(Phase.SEALED, self.now, ends, size, fields, sealed=True)
         if relay.sums is not None:
             relay.rows = []
 
     def _arrays(self) -> dict[str, Array]:
         """Keys, circuits, and what each relay knows of the step at hand; not behind a tape axis."""
-        arrays: dict[str, Array] = {"noted": np.array(sorted(self._noted), dtype=np.int64), "private": self._private}
+        arrays: dict[str, Array] = {"noted": np.array(sorted(self._reported), dtype=np.int64), "private": self._private}
         arrays |= under("keys", self._keys.state())
-        arrays |= {f"asked{n}": np.stack(ends) for n, ends in enumerate(self._asked)}
+        arrays |= {f"asked{n}": np.stack(ends) for n, ends in enumerate(self._key_requests)}
         for relay in self._relays:
             arrays |= under(f"relay/{relay.party}", relay.state())
         for (party, kind), table in self._tables.items():
@@ -688,13 +689,13 @@ class Relays(CheckpointedMachine):
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         """See `CheckpointedMachine._take_arrays`."""
-        self._noted, self._private = set(arrays["noted"].tolist()), arrays["private"]
+        self._reported, self._private = set(arrays["noted"].tolist()), arrays["private"]
         self._keys.restore(within("keys", arrays))
-        asked = [value for name, value in sorted(arrays.items()) if name.startswith("asked")]
-        self._asked = [(ends[0], ends[1]) for ends in asked]
+        requests = [value for name, value in sorted(arrays.items()) if name.startswith("asked")]
+        self._key_requests = [(ends[0], ends[1]) for ends in requests]
         for relay in self._relays:
             relay.clear()
             relay.restore(within(f"relay/{relay.party}", arrays))
         places = [(party, kind) for party in self.parties.tolist() for kind in range(2)]
-        found = ((place, within("table/{}/{}".format(*place), arrays)) for place in places)
-        self._tables = {place: Table.of_state(state) for place, state in found if state}
+        stored = ((place, within("table/{}/{}".format(*place), arrays)) for place in places)
+        self._tables = {place: Table.of_state(state) for place, state in stored if state}

@@ -70,10 +70,10 @@ def reveal_rows(keys: Bytes, nonce: bytes, hidden: Words, kind: np.dtype[Any]) -
     tags = np.empty((len(hidden), TAG_WORDS), dtype=np.uint32)
     masked = read_only(np.ascontiguousarray(hidden))
     _pass(masked[:, TAG_WORDS:], _stream(keys, nonce, words.shape[1]), words, tags, True)
-    good: Flags = reduce(np.logical_and, (tags == masked[:, :TAG_WORDS]).T)  # `all` takes ten times as long
+    valid: Flags = reduce(np.logical_and, (tags == masked[:, :TAG_WORDS]).T)  # `all` takes ten times as long
     if kind.itemsize == np.dtype(np.int64).itemsize:
-        return words[:, ::2].astype(np.int64) + words[:, 1::2].astype(np.int64) * MERSENNE_31, good
-    return words.view(np.int32).astype(kind, copy=False), good
+        return words[:, ::2].astype(np.int64) + words[:, 1::2].astype(np.int64) * MERSENNE_31, valid
+    return words.view(np.int32).astype(kind, copy=False), valid
 
 
 def _stream(keys: Bytes, nonce: bytes, words: int) -> Words:

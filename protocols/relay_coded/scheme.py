@@ -98,7 +98,7 @@ class RelayCoded(Scheme):
             takes three times the mean number of neighbours, rounded down. Neighbours agree on partners, see `partners`.
         small_groups: what becomes of a device with fewer partners than k_min where the graph is hidden.
         contributors: which messages k_min counts: all, or those of other silos than the receiver's.
-        reopen_every: steps after which circuits are opened anew; 0 for after a loss alone.
+        reopen_every: steps after which circuits are reopened; 0 for after a loss only.
         keys: how senders and relays agree on keys, and what seals are made with; all parties must take the same one.
         cryptography: what is cryptographic about it, real or ideal.
         roles: the machines.
@@ -155,7 +155,7 @@ class RelayCoded(Scheme):
         if self.R > MOST_RELAYS:
             raise InputError(f"R must be at most {MOST_RELAYS}; found {self.R}")
         if self.R < self.T + 1:
-            raise InputError(f"R must be at least T + 1 = {self.T + 1}, or nobody can decode; found {self.R}")
+            raise InputError(f"R must be at least T + 1 = {self.T + 1}, or no owner can decode; found {self.R}")
         if self.field.modulus <= self.R:
             raise FieldRangeError(
                 f"R must be below the field's {self.field.modulus} elements, for relays have distinct points "
@@ -245,8 +245,8 @@ class RelayCoded(Scheme):
             return None
         check_mutual(grouping.group_owner[grouping.target], grouping.row_owner[grouping.source])
         mean = len(grouping.source) / max(len(grouping.group_owner), 1)
-        most = max(self.k_min, int(TIMES_MEAN * mean)) if self.max_degree is None else self.max_degree
-        return Partnering(most, self.k_min, self.small_groups, self.contributors)
+        max_degree = max(self.k_min, int(TIMES_MEAN * mean)) if self.max_degree is None else self.max_degree
+        return Partnering(max_degree, self.k_min, self.small_groups, self.contributors)
 
     def among(self, partners: Partnering) -> RelayCoded:
         """The scheme in which every device sends as many messages as it may have partners."""
@@ -311,13 +311,13 @@ class RelayCoded(Scheme):
 
         Raises:
             InputError: the run has fewer relays than R, or max_degree does not fit the grouping, or is not given
-                where a process is told no messages.
+                where a process knows no messages.
         """
         if len(topology.helpers) != self.R:
             raise InputError(f"parties must include R={self.R} relays; found {len(topology.helpers)}")
-        untold = hosted is not None and not len(topology.grouping.source) and topology.name != MEMBERS
-        if self.anonymous and self.max_degree is None and untold:
-            raise InputError("max_degree must be given to a process that is told no messages; found None")
+        no_messages = hosted is not None and not len(topology.grouping.source) and topology.name != MEMBERS
+        if self.anonymous and self.max_degree is None and no_messages:
+            raise InputError("max_degree must be given to a process that knows no messages; found None")
         terms = SumTerms(repr(self), topology, session, draws.batch_shape)
         g, name, scheme = topology.grouping, None if hosted is None else session, self._parameters
         crypto = self.cryptography(self.field, self.T, session=name, agreement=self.keys)

@@ -1,6 +1,6 @@
 """The messages of the relay-coded scheme: their fields, and what of them counts as bytes.
 
-Some fields repeat what both ends know without being told: the place of a row, the number of an opening. They are there
+Some fields repeat what both ends know: the place of a row, the number of an opening. They are there
 so that messages that arrive alone, twice or in another order find their place; on an orderly network sequence numbers
 do that, and so they are taken off the overhead.
 """
@@ -44,7 +44,7 @@ class Wire:
         """How many tape axes there are."""
         return len(self._tapes)
 
-    def say(
+    def make(
         self,
         phase: Phase,
         step: Step,
@@ -54,7 +54,7 @@ class Wire:
         *,
         sealed: bool = False,
     ) -> Messages:
-        """Messages of so many bytes each.
+        """Return messages of so many bytes each.
 
         Args:
             phase: what they carry.
@@ -96,7 +96,7 @@ class Wire:
             )
         return value
 
-    def elements(self, messages: Messages, name: str, kind: np.dtype[Any], modulus: int) -> Array:
+    def read_elements(self, messages: Messages, name: str, kind: np.dtype[Any], modulus: int) -> Array:
         """A field of elements: [*tapes, m, d].
 
         Raises:
@@ -113,22 +113,24 @@ class Wire:
             raise MalformedMessageError(f"{messages.phase.label} must hold elements of the field; at least one is not")
         return value
 
-    def masked(self, messages: Messages, name: str, kind: np.dtype[Any], least: int) -> Array:
+    def read_masked(self, messages: Messages, name: str, kind: np.dtype[Any], min_width: int) -> Array:
         """A field of masked rows of elements, their tags in front: [*tapes, m, words].
 
         Args:
             messages: that arrived.
             name: of the field.
             kind: of the elements.
-            least: how many of them a row must have.
+            min_width: how many of them a row must have.
 
         Raises:
             MalformedMessageError: it is missing, or holds something else.
         """
         value: Array = messages[name]
-        shape, each = value.shape[self.axes + 1 :], width_of(1, kind) - width_of(0, kind)
-        whole = len(shape) == 1 and shape[0] >= width_of(least, kind) and (shape[0] - width_of(0, kind)) % each == 0
-        if value.dtype != np.uint32 or not whole:
+        shape, words = value.shape[self.axes + 1 :], width_of(1, kind) - width_of(0, kind)
+        is_valid = (
+            len(shape) == 1 and shape[0] >= width_of(min_width, kind) and (shape[0] - width_of(0, kind)) % words == 0
+        )
+        if value.dtype != np.uint32 or not is_valid:
             raise MalformedMessageError(
                 f"field {name} of {messages.phase.label} must hold masked rows of {kind}; "
                 f"found {value.dtype} {list(value.shape)}"
@@ -136,7 +138,7 @@ class Wire:
         return value
 
 
-def names_of(senders: Ids, slots: Array) -> Ids:
+def slot_names(senders: Ids, slots: Array) -> Ids:
     """int64 [m]: one number for a sender, or the silo that forwards for one, and a slot, or a place, below 2^32."""
     return (senders << 32) | slots.astype(np.int64)
 
@@ -150,7 +152,7 @@ def places_among(wanted: Ids, known: Ids) -> Ids:
     return places
 
 
-def found_among(wanted: Ids, known: Ids) -> Ids:
+def find_positions(wanted: Ids, known: Ids) -> Ids:
     """int64 [k]: the position of each wanted number among known ones in ascending order, or -1."""
     if not len(known):
         return np.full(len(wanted), -1, dtype=np.int64)
@@ -200,9 +202,9 @@ def as_array(messages: Messages) -> Array:
     return np.frombuffer(encode(messages), dtype=np.uint8)
 
 
-def numbered(name: str, state: Mapping[str, Array]) -> list[Messages]:
+def read_batches(name: str, state: Mapping[str, Array]) -> list[Messages]:
     """Return the messages that a state holds under a name with numbers."""
-    found: list[Messages] = []
-    while f"{name}{len(found)}" in state:
-        found.append(decode(state[f"{name}{len(found)}"].tobytes()))
-    return found
+    batches: list[Messages] = []
+    while f"{name}{len(batches)}" in state:
+        batches.append(decode(state[f"{name}{len(batches)}"].tobytes()))
+    return batches

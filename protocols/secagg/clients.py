@@ -29,7 +29,7 @@ from fgl_secure.protocols.secagg.terms import (
 from fgl_secure.runtime import Draws, LazyArray, MessageKind, Messages, Phase, Step
 from fgl_secure.typing import Array, Bytes, Flags, Ids
 
-Hear = Callable[[int, int], None]
+Store = Callable[[int, int], None]
 """Hears a message at a place of a batch, for the client at a place among those hosted, or raises."""
 Answer = Callable[[Ids], Iterable[Messages]]
 """What clients at some places among those hosted say."""
@@ -66,7 +66,7 @@ class AggregationClients(AggregationMachine):
     """How many a client draws for one sum."""
     keys: ClassVar[Mapping[str, int]] = {"sealing": SEALING}
     """Fields of the keys that a client publishes, and which of its secrets each is of."""
-    kept: ClassVar[tuple[str, ...]] = ("due", "pending", "secrets", "signature")
+    saved: ClassVar[tuple[str, ...]] = ("due", "pending", "secrets", "signature")
     _secrets: Array
     _pairs: PairwiseKeys
 
@@ -97,7 +97,7 @@ class AggregationClients(AggregationMachine):
         """Forgets everything but the step."""
 
     @abstractmethod
-    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Answer]]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Store], Answer]]:
         """How messages of each stage but the first are heard, their fields checked, and what clients answer."""
 
     def _statement(self, place: int, *keys: bytes) -> bytes:
@@ -145,17 +145,17 @@ class AggregationClients(AggregationMachine):
         self._rows = rows
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+        """See `Machine.receive`."""
         self._check_head(messages, self.phases, messages.phase)
         self._check_from(messages, self.terms.server)
         stage = self.phases[messages.phase]
-        hear = self._stages()[stage][0](messages)
+        store = self._stages()[stage][0](messages)
         places = np.searchsorted(self.parties, messages.receivers)
 
         def one(row: int) -> None:
             index = int(places[row])
             self._check_due(index, stage)
-            hear(row, index)
+            store(row, index)
             self._pending[index] = True
 
         each_row(self, messages, one)
@@ -173,10 +173,10 @@ class AggregationClients(AggregationMachine):
             raise InputError("rows must be provided to clients before they are asked for them; they were not")
         answers = {Stage.KEYS: self._publish, **{stage: answer for stage, (_, answer) in self._stages().items()}}
         ready = [(stage, np.flatnonzero(self._pending & (self._due == stage))) for stage in self.stages if stage in due]
-        out = [answers[stage](which) for stage, which in ready]
+        out = [answers[stage](indices) for stage, indices in ready]
         after = dict(zip(self.stages, [*self.stages[1:], DONE], strict=True))
-        for stage, which in ready:
-            self._due[which] = after[stage]
+        for stage, indices in ready:
+            self._due[indices] = after[stage]
         self._pending[:] = False
         if (self._due > Stage.VECTORS).all():
             self._rows = None
@@ -185,29 +185,30 @@ class AggregationClients(AggregationMachine):
     def _check_due(self, index: int, stage: Stage) -> None:
         due = int(self._due[index])
         if due != stage or self._pending[index]:
-            what = "nothing" if due == DONE else f"stage {Stage(due).name}"
+            expected = "nothing" if due == DONE else f"stage {Stage(due).name}"
             text = "a second request" if due == stage else f"one of stage {stage.name}"
-            raise StaleMessageError(f"client {self._places[index]} must be asked for what is due, {what}; found {text}")
+            party = self._places[index]
+            raise StaleMessageError(f"client {party} must be asked for what is due, {expected}; found {text}")
 
     # ------------------------------------------------------------------------------------------------------------ KEYS
     def _sign(self, names: Names) -> None:
         for index, place in enumerate(self._places.tolist()):
             if place in names.own:
-                said = self._statement(place, *self._public_keys(index))
-                self._signature[index] = np.frombuffer(names.own[place].sign(said), dtype=np.uint8)
+                statement = self._statement(place, *self._public_keys(index))
+                self._signature[index] = np.frombuffer(names.own[place].sign(statement), dtype=np.uint8)
 
     def _public_keys(self, index: int) -> tuple[bytes, ...]:
         """A client's public keys."""
-        return tuple(self._crypto.public(self._secrets[index, which].tobytes()) for which in self.keys.values())
+        return tuple(self._crypto.public(self._secrets[index, purpose].tobytes()) for purpose in self.keys.values())
 
-    def _publish(self, which: Ids) -> Iterable[Messages]:
+    def _publish(self, indices: Ids) -> Iterable[Messages]:
         """Each client's public keys, signed where there are identities, and what a scheme adds."""
-        published = zip(*(self._public_keys(index) for index in which.tolist()), strict=True)
+        published = zip(*(self._public_keys(index) for index in indices.tolist()), strict=True)
         fields = {name: stack_bytes(list(keys)) for name, keys in zip(self.keys, published, strict=True)}
-        fields |= {"signature": self._signature[which], **self._beside_keys(which)}
-        return [self._to_server(Phase.KEYS, which, fields)]
+        fields |= {"signature": self._signature[indices], **self._beside_keys(indices)}
+        return [self._to_server(Phase.KEYS, indices, fields)]
 
-    def _beside_keys(self, which: Ids) -> dict[str, Array]:  # noqa: ARG002  # for schemes that commit to something
+    def _beside_keys(self, indices: Ids) -> dict[str, Array]:  # noqa: ARG002  # for schemes that commit to something
         return {}
 
     def _listed_keys(self, messages: Messages, columns: int) -> Callable[[int, int, Ids], dict[int, tuple[bytes, ...]]]:
@@ -221,11 +222,11 @@ class AggregationClients(AggregationMachine):
         keys = [bytes_of(messages, name, columns, self._crypto.public_bytes) for name in self.keys]
         signatures = bytes_of(messages, "signature", columns, self._crypto.signature_bytes)
 
-        def read(row: int, at: int, told_of: Ids) -> dict[int, tuple[bytes, ...]]:
-            there = {int(told_of[j]): j for j in np.flatnonzero(listed[row]).tolist()}
-            public = {v: tuple(key[row, j].tobytes() for key in keys) for v, j in there.items()}
-            self._check_keys(at, public)
-            self._check_signatures(at, public, {v: signatures[row, j].tobytes() for v, j in there.items()})
+        def read(row: int, index: int, indices: Ids) -> dict[int, tuple[bytes, ...]]:
+            indices_of = {int(indices[j]): j for j in np.flatnonzero(listed[row]).tolist()}
+            public = {v: tuple(key[row, j].tobytes() for key in keys) for v, j in indices_of.items()}
+            self._check_keys(index, public)
+            self._check_signatures(index, public, {v: signatures[row, j].tobytes() for v, j in indices_of.items()})
             return public
 
         return read
@@ -254,11 +255,11 @@ class AggregationClients(AggregationMachine):
             if v != self._places[index]:
                 self._names.known.check(v, self._statement(v, *keys), signatures[v])
 
-    def _forget(self, which: Ids, *kinds: int) -> None:
+    def _forget(self, indices: Ids, *kinds: int) -> None:
         """Forgets secrets of some clients: those of some kinds, or all."""
         of = np.array(kinds or range(self.secrets), dtype=np.int64)
-        self._crypto.forget(self._secrets[which[:, None], of])
-        self._secrets[which[:, None], of] = 0
+        self._crypto.forget(self._secrets[indices[:, None], of])
+        self._secrets[indices[:, None], of] = 0
 
     # ------------------------------------------------------------------------------------------- SHARES and AGREEMENT
     @property
@@ -275,7 +276,7 @@ class AggregationClients(AggregationMachine):
         """Bool [k], the others in the sum: whom a client's votes are for, and whose votes it counts."""
 
     @abstractmethod
-    def _voted_for(self, index: int, context: Context) -> bytes:
+    def _vote_digest(self, index: int, context: Context) -> bytes:
         """The digest of what a client was told of the sum."""
 
     def _check_known(self, index: int, result: Flags, known: Flags, who: str) -> None:
@@ -307,35 +308,35 @@ class AggregationClients(AggregationMachine):
                 self.remark(self.now, owner, str(error))
         return keys, result
 
-    def _agree(self, which: Ids) -> Iterable[Messages]:
+    def _agree(self, indices: Ids) -> Iterable[Messages]:
         """Each client tells each of the others in the sum what it was told."""
         context, clients, crypto = self._context, self.terms.clients, self._crypto
-        votes = np.zeros((len(which), self._pairs.has.shape[1], crypto.vote_bytes), dtype=np.uint8)
-        for row, index in enumerate(which.tolist()):
-            digest, me, others = self._voted_for(index, context), int(self.parties[index]), self._others(index)
+        votes = np.zeros((len(indices), self._pairs.has.shape[1], crypto.vote_bytes), dtype=np.uint8)
+        for row, index in enumerate(indices.tolist()):
+            digest, me, others = self._vote_digest(index, context), int(self.parties[index]), self._others(index)
             for j in np.flatnonzero(self._voters(index)).tolist():
                 votes[row, j] = self._pairs.vote(index, j, context, (me, int(clients[others[j]])), digest)
-        return [self._to_server(Phase.ROSTERS, which, {"votes": votes})]
+        return [self._to_server(Phase.ROSTERS, indices, {"votes": votes})]
 
-    def _hear_votes(self, messages: Messages) -> Hear:
+    def _receive_votes(self, messages: Messages) -> Store:
         """The others' votes, of which enough must be for what the client was told."""
         k, needed, context = self._pairs.has.shape[1], self._required_votes, self._context
         cast, votes = flags_of(messages, "cast", k), bytes_of(messages, "votes", k, self._crypto.vote_bytes)
 
-        def hear(row: int, at: int) -> None:
-            self._check_known(at, cast[row], self._voters(at), "voters")
-            alike = 1 + self._alike(at, cast[row], votes[row], context)
+        def store(row: int, index: int) -> None:
+            self._check_known(index, cast[row], self._voters(index), "voters")
+            alike = 1 + self._alike(index, cast[row], votes[row], context)
             if alike < needed:
                 raise ProtocolError(
-                    f"a roster must have {needed} votes before client {self._places[at]} opens a share; "
+                    f"a roster must have {needed} votes before client {self._places[index]} opens a share; "
                     f"found {alike} for its own"
                 )
 
-        return hear
+        return store
 
     def _alike(self, index: int, cast: Flags, votes: Array, context: Context) -> int:
         """How many others voted for what a client was told; any other vote is noted."""
-        digest, me, result, others = self._voted_for(index, context), int(self.parties[index]), 0, self._others(index)
+        digest, me, result, others = self._vote_digest(index, context), int(self.parties[index]), 0, self._others(index)
         for j in np.flatnonzero(cast).tolist():
             voter = int(self.terms.clients[others[j]])
             if self._pairs.is_vote(index, j, context, (voter, me), digest, votes[j].tobytes()):
@@ -359,7 +360,7 @@ class AggregationClients(AggregationMachine):
     def _to_server(
         self,
         phase: Phase,
-        which: Ids,
+        indices: Ids,
         fields: Mapping[str, Array],
         elements: Mapping[str, Array] | None = None,
         step: Step | None = None,
@@ -369,13 +370,13 @@ class AggregationClients(AggregationMachine):
 
         Args:
             phase: what they carry.
-            which: int64 [m], places of the clients among those hosted.
+            indices: int64 [m], places of the clients among those hosted.
             fields: [m, ...], the same on all tapes.
             elements: [*tapes, m, ...].
             step: of the sum; the one at hand unless given.
             ring: of these elements; that of masked vectors unless given.
         """
-        senders, to = self.parties[which], np.full(len(which), self.terms.server, dtype=np.int64)
+        senders, to = self.parties[indices], np.full(len(indices), self.terms.server, dtype=np.int64)
         laid = laid_out(fields, elements or {}, self._tapes, ring or self._crypto.ring)
         return Messages(phase, step or self.now, senders, to, laid, self._tape_axes)
 
@@ -399,7 +400,7 @@ class AggregationClients(AggregationMachine):
 class MaskedClients(AggregationClients):
     """Clients that hand in vectors under masks, one of them shared with a receiver that does not add up."""
 
-    kept: ClassVar[tuple[str, ...]] = ("receiver", "for_receiver")
+    saved: ClassVar[tuple[str, ...]] = ("receiver", "for_receiver")
 
     def _clear(self) -> None:
         h = len(self.parties)
@@ -410,11 +411,11 @@ class MaskedClients(AggregationClients):
     def _masks(self, index: int, context: Context) -> tuple[list[Mask], list[int]]:
         """The masks of a client's vector, and their signs."""
 
-    def _forget_masks(self, which: Ids) -> None:
+    def _forget_masks(self, indices: Ids) -> None:
         """Forgets what masks were made of, of clients whose vectors have left."""
 
     def _receivers_key(self, messages: Messages) -> Callable[[int], bytes]:
-        """Reads the key of a receiver that is somebody else; empty where there is none."""
+        """Reads the key of a receiver that is another party; empty where there is none."""
         if not self.terms.split:
             return lambda _row: b""
         c, n = self._crypto, self.terms.n
@@ -445,19 +446,19 @@ class MaskedClients(AggregationClients):
             self._receiver[index] = np.frombuffer(shared, dtype=np.uint8)
             self._for_receiver[index] = np.frombuffer(wrapped, dtype=np.uint8)
 
-    def _hand_in(self, which: Ids) -> Iterable[Messages]:
+    def _hand_in(self, indices: Ids) -> Iterable[Messages]:
         """Each client's vector, under its masks and the receiver's."""
         context, rows = self._context, self._rows
         assert rows is not None, "see turn"
         self._used_up()
         todo = []
-        for index in which.tolist():
+        for index in indices.tolist():
             masks, signs = self._masks(index, context)
             wrapped = {"wrapped": self._for_receiver[[index]]} if self._for_receiver.shape[1] else {}
             todo.append((index, wrapped, self._vector(rows, index), masks, signs))
-        self._forget(which)
-        self._forget_masks(which)
-        self._receiver[which] = 0
+        self._forget(indices)
+        self._forget_masks(indices)
+        self._receiver[indices] = 0
         return self._mask_vectors(todo, self.now)
 
     def _mask_vectors(self, todo: list[_Masked], step: Step) -> Iterator[Messages]:

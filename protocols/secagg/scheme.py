@@ -41,7 +41,7 @@ def threshold_of(chosen: int | None, clients: int, least: int) -> int:
     if not least <= threshold <= clients:
         raise InputError(
             f"threshold must lie in {least}..{clients} for {clients} senders: above half of them, or an aggregator "
-            f"that lies could unmask anybody; found {threshold}"
+            f"that lies could unmask any client; found {threshold}"
         )
     return threshold
 
@@ -102,11 +102,11 @@ class AggregationScheme(Scheme):
         receiver: Callable[[], SumMachine] | None = None,
     ) -> tuple[SumMachine, ...]:
         """The machines of hosted parties, each made where a party of its role is hosted."""
-        here, out = select_hosted(hosted, terms.clients), list[SumMachine]()
+        members, out = select_hosted(hosted, terms.clients), list[SumMachine]()
         if hosted is None or terms.server in hosted:
             out.append(server())
-        if len(here):
-            out.append(clients(here))
+        if len(members):
+            out.append(clients(members))
         if receiver is not None and (hosted is None or terms.receiver in hosted):
             out.append(receiver())
         return tuple(out)
@@ -185,10 +185,10 @@ class MaskedScheme(AggregationScheme):
         """A claim, with what a sum tells of the rounds before where errors are fed back."""
         if self.rounding is not Rounding.ERROR_FEEDBACK:
             return claim
-        kept = (
+        text = (
             "what clients' numbers were rounded by, less than a unit each, is in the sum of the round after: a "
             "client's numbers are so in the sums of later rounds, too, whatever it hands in there"
         )
         roles = (Role.SERVER, Role.SILO)
-        leaks = (Leak(Secret.SUMMAND, role, Circumstance.REPEATED_SUM, kept) for role in roles)
+        leaks = (Leak(Secret.SUMMAND, role, Circumstance.REPEATED_SUM, text) for role in roles)
         return replace(claim, leaks_by_design=(*claim.leaks_by_design, *leaks))

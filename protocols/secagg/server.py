@@ -1,4 +1,4 @@
-"""The server of one sum, as far as it is alike under all schemes: whose answers are in, and everybody's keys.
+"""The server of one sum, as far as it is alike under all schemes: whose answers are in, and every party's keys.
 
 Where another party is entitled to the sum, it agrees on a mask with every client, and takes them from the sum.
 """
@@ -46,7 +46,7 @@ class SumReceiver(AggregationMachine):
         keys: fields of what clients publish; the first is the key that the receiver's mask is agreed under.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ("secret", "keys", "has", "roster", "speaks")
+    saved: ClassVar[tuple[str, ...]] = ("secret", "keys", "has", "roster", "speaks")
 
     def __init__(
         self,
@@ -89,22 +89,22 @@ class SumReceiver(AggregationMachine):
         public = self._crypto.public(self._secret.tobytes())
         signature = np.zeros((1, self._crypto.signature_bytes), dtype=np.uint8)
         if self._names is not None and self._plan.terms.n in self._names.own:
-            said = self._plan.statement(self.now, self._plan.terms.n, public)
-            signature[0] = np.frombuffer(self._names.own[self._plan.terms.n].sign(said), dtype=np.uint8)
+            statement = self._plan.statement(self.now, self._plan.terms.n, public)
+            signature[0] = np.frombuffer(self._names.own[self._plan.terms.n].sign(statement), dtype=np.uint8)
         fields = {"sealing": np.frombuffer(public, dtype=np.uint8)[None], "signature": signature}
         to = np.array([self._plan.terms.server], dtype=np.int64)
         laid = laid_out(fields, {}, self._tapes, self._crypto.ring)
         return [Messages(Phase.KEYS, self.now, self.parties, to, laid, self._tape_axes)]
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+        """See `Machine.receive`."""
         due = Phase.MASKED_SUMS if self._has.any() else Phase.KEYS
         self._check_head(messages, PHASES, due)
         self._check_from(messages, self._plan.terms.server)
         if len(messages) != 1:
-            raise ProtocolError(f"the receiver must be told once what it is told; found {len(messages)} messages")
+            raise ProtocolError(f"the receiver must get one batch of messages; found {len(messages)} messages")
         if due is Phase.KEYS:
-            self._hear_keys(messages)
+            self._receive_keys(messages)
         else:
             # The sum under masks, and whose are in it.
             terms, ring = self._plan.terms, self._crypto.ring
@@ -124,8 +124,8 @@ class SumReceiver(AggregationMachine):
             self._roster, self._step = roster.copy(), None
             self._keys, self._secret = np.zeros_like(self._keys), np.zeros_like(self._secret)
 
-    def _hear_keys(self, messages: Messages) -> None:
-        """Everybody's keys, with which it agrees on masks when it hears whose are in the sum."""
+    def _receive_keys(self, messages: Messages) -> None:
+        """Every party's keys, with which it agrees on masks when it hears whose are in the sum."""
         terms, c = self._plan.terms, self._crypto
         listed = flags_of(messages, "listed", terms.n)[0]
         keys = [bytes_of(messages, name, terms.n, c.public_bytes)[0] for name in self._key_fields]
@@ -135,8 +135,8 @@ class SumReceiver(AggregationMachine):
         who = np.flatnonzero(listed).tolist()
         if self._names is not None:
             for u in who:
-                said = self._plan.statement(self.now, u, *(key[u].tobytes() for key in keys))
-                self._names.known.check(u, said, signatures[u].tobytes())
+                statement = self._plan.statement(self.now, u, *(key[u].tobytes() for key in keys))
+                self._names.known.check(u, statement, signatures[u].tobytes())
         for u in who:
             if not c.usable(keys[0][u].tobytes()):
                 raise ProtocolError(f"the key of client {u} must not be a public key of low order, or no key at all")
@@ -176,20 +176,20 @@ class ResponseTracker:
     def __init__(self, terms: AggregationTerms) -> None:
         self._terms = terms
         self.stage: Stage | None = None
-        self._heard, self._waited = False, False
+        self._got_reply, self._timed_out = False, False
         self.asked: Flags = np.zeros(terms.n, dtype=np.bool_)
         self.answered: Flags = np.zeros(terms.n, dtype=np.bool_)
 
-    def go(self, stage: Stage | None, asked: Flags | None = None) -> None:
+    def go(self, stage: Stage | None, expected: Flags | None = None) -> None:
         """Goes to a stage.
 
         Args:
             stage: None when the sum is done.
-            asked: bool [n], who is asked; everybody unless given.
+            expected: bool [n], who is asked; every party unless given.
         """
         self.stage = stage
-        self._heard = self._waited = False
-        self.asked = np.ones(self._terms.n, dtype=np.bool_) if asked is None else asked.copy()
+        self._got_reply = self._timed_out = False
+        self.asked = np.ones(self._terms.n, dtype=np.bool_) if expected is None else expected.copy()
         self.answered = np.zeros(self._terms.n, dtype=np.bool_)
 
     def check(self, client: int) -> None:
@@ -202,54 +202,54 @@ class ResponseTracker:
 
     def note(self, client: int) -> None:
         """A client's answer is good."""
-        self.answered[client] = self._heard = True
+        self.answered[client] = self._got_reply = True
 
     def note_other(self) -> None:
-        """Something has come from somebody who is no client."""
-        self._heard = True
+        """Something has come from a party who is no client."""
+        self._got_reply = True
 
     def ready(self) -> bool:
         """Whether all answers are there that will come; a machine asks this once a turn."""
         if self.stage is None:
             return False
-        if self._heard or self._waited:
+        if self._got_reply or self._timed_out:
             return True
-        self._waited = True
+        self._timed_out = True
         return False
 
-    def require(self, found: int, what: str = "answer") -> None:
+    def require(self, count: int, verb: str = "answer") -> None:
         """Raises `TooFewClientsError` where fewer clients than the threshold do what they must."""
         terms, stage = self._terms, self.stage
         assert stage is not None
-        if found < terms.threshold:
+        if count < terms.threshold:
             raise TooFewClientsError(
-                f"at least threshold = {terms.threshold} of {terms.n} clients must {what} in stage {stage.name} "
-                f"({stage:d}); found {found}"
+                f"at least threshold = {terms.threshold} of {terms.n} clients must {verb} in stage {stage.name} "
+                f"({stage:d}); found {count}"
             )
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it, for a state."""
         stage = _OVER if self.stage is None else self.stage
-        marks = np.array([stage, self._heard, self._waited], dtype=np.int64)
+        marks = np.array([stage, self._got_reply, self._timed_out], dtype=np.int64)
         return {"attendance": marks, "asked clients": self.asked, "answered": self.answered}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Goes on from arrays."""
         stage, received, waited = arrays["attendance"].tolist()
         self.stage = None if stage == _OVER else Stage(stage)
-        self._heard, self._waited = bool(received), bool(waited)
+        self._got_reply, self._timed_out = bool(received), bool(waited)
         self.asked, self.answered = arrays["asked clients"], arrays["answered"]
 
 
-Hear = Callable[[int, int], None]
+Store = Callable[[int, int], None]
 """Hears a message at a place of a batch, from a client, or raises."""
 
 
 class AggregationServer(AggregationMachine):
     """The party that adds up.
 
-    It says something once answers have come, and goes on with those that answered: whoever has not has dropped out.
-    Where it raises because too few are left, it is as it was, and late answers may still come.
+    It says something once answers have come, and goes on with those that answered: a party that has not has dropped
+    out. Where it raises because too few are left, it is as it was, and late answers may still come.
 
     Args:
         plan: of the sums.
@@ -262,7 +262,7 @@ class AggregationServer(AggregationMachine):
 
     keys: ClassVar[tuple[str, ...]] = ("sealing",)
     """Fields of the keys that clients publish."""
-    kept: ClassVar[tuple[str, ...]] = ("keys", "signature", "receiver", "for_receiver", "listed", "included", "votes")
+    saved: ClassVar[tuple[str, ...]] = ("keys", "signature", "receiver", "for_receiver", "listed", "included", "votes")
     _votes: Bytes
 
     def __init__(self, plan: SumPlan, cryptography: Cryptography, draws: Draws) -> None:
@@ -270,7 +270,7 @@ class AggregationServer(AggregationMachine):
         self._plan = plan
         self._crypto, self._tapes = cryptography, draws.batch_shape
         self._coins: Coins | None = None if draws.batch_shape else draws.coins
-        self._here = ResponseTracker(plan.terms)
+        self._tracker = ResponseTracker(plan.terms)
         self._clear_common()
         self._clear()
 
@@ -282,7 +282,7 @@ class AggregationServer(AggregationMachine):
     @property
     def stage(self) -> Stage | None:
         """The stage that answers are awaited for; None when the sum is done."""
-        return self._here.stage
+        return self._tracker.stage
 
     @property
     def contributors(self) -> Ids | None:
@@ -294,7 +294,7 @@ class AggregationServer(AggregationMachine):
         """Forgets everything but the step."""
 
     @abstractmethod
-    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Hear], Callable[[], Iterable[Messages]]]]:
+    def _stages(self) -> Mapping[Stage, tuple[Callable[[Messages], Store], Callable[[], Iterable[Messages]]]]:
         """How answers of each stage but the first are heard, their fields checked, and what the server says after it.
 
         It goes to the next stage by that.
@@ -306,10 +306,10 @@ class AggregationServer(AggregationMachine):
         self._start_step(step)
         self._clear_common()
         self._clear()
-        self._here.go(Stage.KEYS)
+        self._tracker.go(Stage.KEYS)
 
     def receive(self, messages: Messages) -> None:
-        """See `Machine.take`."""
+        """See `Machine.receive`."""
         due = None if self.stage is None else next(phase for phase, stage in self.phases.items() if stage is self.stage)
         self._check_head(messages, self.phases, due)
         stage = self.phases[messages.phase]
@@ -323,15 +323,15 @@ class AggregationServer(AggregationMachine):
             if not c.usable(key[0].tobytes()):
                 raise ProtocolError("keys must not be points of low order; found one from the receiver")
             self._receiver[:] = np.concatenate([key[0], signature[0], np.ones(1, dtype=np.uint8)])
-            self._here.note_other()
+            self._tracker.note_other()
             return
-        hear = self._hear_keys(messages) if stage is Stage.KEYS else self._stages()[stage][0](messages)
+        store = self._receive_keys(messages) if stage is Stage.KEYS else self._stages()[stage][0](messages)
 
         def one(row: int) -> None:
             client = self.terms.place_of(int(messages.senders[row]))
-            self._here.check(client)
-            hear(row, client)
-            self._here.note(client)
+            self._tracker.check(client)
+            store(row, client)
+            self._tracker.note(client)
 
         each_row(self, messages, one)
 
@@ -343,19 +343,19 @@ class AggregationServer(AggregationMachine):
             ProtocolError: answers contradict each other beyond repair, or no receiver has a key.
         """
         stage = self.stage
-        if stage is None or not self._here.ready():
+        if stage is None or not self._tracker.ready():
             return ()
-        self._here.require(int(self._here.answered.sum()))
-        return self._tell_keys() if stage is Stage.KEYS else self._stages()[stage][1]()
+        self._tracker.require(int(self._tracker.answered.sum()))
+        return self._send_keys() if stage is Stage.KEYS else self._stages()[stage][1]()
 
     # ------------------------------------------------------------------------------------------------------------ KEYS
-    def _hear_keys(self, messages: Messages) -> Hear:
-        """Keys that work, and that nobody else has published."""
+    def _receive_keys(self, messages: Messages) -> Store:
+        """Keys that work, and that no other party has published."""
         c = self._crypto
         keys = np.stack([bytes_of(messages, name, c.public_bytes) for name in self.keys], axis=1)
         signature = bytes_of(messages, "signature", c.signature_bytes)
 
-        def hear(row: int, client: int) -> None:
+        def store(row: int, client: int) -> None:
             published = [key.tobytes() for key in keys[row]]
             if not all(map(c.usable, published)):
                 raise ProtocolError(f"keys must not be points of low order; found one from client {client}")
@@ -365,7 +365,7 @@ class AggregationServer(AggregationMachine):
             self._points |= points
             self._keys[client], self._signature[client] = keys[row], signature[row]
 
-        return hear
+        return store
 
     def _check_receiver(self) -> None:
         """Raises ProtocolError where there is a receiver that has published no key."""
@@ -374,39 +374,39 @@ class AggregationServer(AggregationMachine):
                 f"public keys must pass between party {self.terms.receiver} and the server; one was lost"
             )
 
-    def _tell_keys(self) -> Iterable[Messages]:
-        """Everybody hears everybody's keys."""
+    def _send_keys(self) -> Iterable[Messages]:
+        """Every party hears every party's keys."""
         self._check_receiver()
-        self._listed = listed = self._here.answered.copy()
+        self._listed = listed = self._tracker.answered.copy()
         m, all_keys = int(listed.sum()), self._all_keys(listed)
         fields = {name: np.broadcast_to(value, (m, *value.shape[1:])) for name, value in all_keys.items()}
-        return self._told_keys(listed, fields)
+        return self._make_key_messages(listed, fields)
 
-    def _told_keys(self, asked: Flags, fields: Mapping[str, Array]) -> Iterable[Messages]:
-        """Keys for those that the next stage asks, and for a receiver that is somebody else."""
+    def _make_key_messages(self, receivers: Flags, fields: Mapping[str, Array]) -> Iterable[Messages]:
+        """Keys for those that the next stage asks, and for a receiver that is another party."""
         out, size = [], self._crypto.public_bytes
         if self.terms.split:
-            by_receiver = np.broadcast_to(self._receiver[:-1], (int(asked.sum()), len(self._receiver) - 1))
+            by_receiver = np.broadcast_to(self._receiver[:-1], (int(receivers.sum()), len(self._receiver) - 1))
             fields = {**fields, "receiver": by_receiver[:, :size], "receiver signature": by_receiver[:, size:]}
-            out.append(self._to_receiver(Phase.KEYS, self._all_keys(asked)))
-        self._here.go(Stage.SHARES, asked)
-        return [self._to_clients(Phase.KEYS, asked, fields), *out]
+            out.append(self._to_receiver(Phase.KEYS, self._all_keys(receivers)))
+        self._tracker.go(Stage.SHARES, receivers)
+        return [self._to_clients(Phase.KEYS, receivers, fields), *out]
 
     def _all_keys(self, listed: Flags) -> dict[str, Array]:
         keys = {name: (self._keys[:, index] * listed[:, None])[None] for index, name in enumerate(self.keys)}
         return {"listed": listed[None], **keys, "signature": (self._signature * listed[:, None])[None]}
 
-    def _hear_votes(self, messages: Messages) -> Hear:
+    def _receive_votes(self, messages: Messages) -> Store:
         """A vote for each of the others in the sum."""
         votes = bytes_of(messages, "votes", *self._votes.shape[1:])
 
-        def hear(row: int, client: int) -> None:
+        def store(row: int, client: int) -> None:
             self._votes[client] = votes[row]
 
-        return hear
+        return store
 
     # --------------------------------------------------------------------------- what is for another one's ears only
-    def _wrapped_with(self, messages: Messages) -> Array:
+    def _read_wrapped(self, messages: Messages) -> Array:
         """What clients wrapped for a receiver, beside their vectors: uint8 [m, bytes]."""
         size = self._for_receiver.shape[1]
         return bytes_of(messages, "wrapped", size) if size else np.zeros((len(messages), 0), dtype=np.uint8)
@@ -420,10 +420,10 @@ class AggregationServer(AggregationMachine):
 
     # -------------------------------------------------------------------------------------------- messages and states
     def _to_clients(
-        self, phase: Phase, which: Flags, fields: Mapping[str, Array], elements: Mapping[str, Array] | None = None,
+        self, phase: Phase, mask: Flags, fields: Mapping[str, Array], elements: Mapping[str, Array] | None = None,
         step: Step | None = None,
     ) -> Messages:  # fmt: skip
-        to = self.terms.clients[which]
+        to = self.terms.clients[mask]
         laid = laid_out(fields, elements or {}, self._tapes, self._crypto.ring)
         return Messages(phase, step or self.now, np.full(len(to), self.parties[0]), to, laid, self._tape_axes)
 
@@ -446,10 +446,10 @@ class AggregationServer(AggregationMachine):
         self._included = np.zeros(n, dtype=np.bool_)
 
     def _arrays(self) -> dict[str, Array]:
-        return {**super()._arrays(), **self._here.arrays()}
+        return {**super()._arrays(), **self._tracker.arrays()}
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         super()._take_arrays(arrays)
-        self._here.restore(arrays)
-        there = self._here.answered  # keys are compared while they come
-        self._points = {key[:PUBLIC_KEY_BYTES].tobytes() for keys in self._keys[there] for key in keys}
+        self._tracker.restore(arrays)
+        answered = self._tracker.answered  # keys are compared while they come
+        self._points = {key[:PUBLIC_KEY_BYTES].tobytes() for keys in self._keys[answered] for key in keys}

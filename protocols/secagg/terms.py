@@ -40,7 +40,7 @@ class Stage(IntEnum):
     AGREEMENT = 4
     """Clients tell each other what the server says of who is in the sum."""
     VETO = 5
-    """Clients open whether anybody in the sum vetoes it; where they may."""
+    """Clients open whether any party in the sum vetoes it; where they may."""
     OPENING = 6
     """Clients open what protects the sum, and nothing else."""
 
@@ -107,8 +107,8 @@ class AggregationTerms:
     def digest(self) -> bytes:
         """SHA-256 of all of it."""
         numbers = (self.n, self.server, self.receiver, self.threshold, self.length, self.bound or 0)
-        said = self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()
-        return hashlib.sha256(said + b"veto" * self.veto).digest()
+        content = self.session + _TERMS.pack(*numbers) + self.clients.astype("<i8").tobytes()
+        return hashlib.sha256(content + b"veto" * self.veto).digest()
 
     def place_of(self, party: int) -> int:
         """The number of a client.
@@ -144,7 +144,7 @@ class AggregationTerms:
     def check_rows(self, rows: NDArray[Any] | LazyArray, count: int, modulus: int | None) -> None:
         """Raises unless rows are vectors of so many clients; says nothing of their values.
 
-        The entries of rows that are not laid out are not looked at: whoever reads one of them checks it.
+        The entries of rows that are not laid out are not looked at: a party that reads one of them checks it.
 
         Raises:
             InputError: another shape or type, or an entry beyond the bound.
@@ -155,8 +155,8 @@ class AggregationTerms:
             return
         least, most = (0, (modulus or 1) - 1) if self.bound is None else (-self.bound, self.bound)
         if rows.size and (int(rows.min()) < least or int(rows.max()) > most):
-            what = f"elements, 0..{most}" if self.bound is None else f"of magnitude up to bound = {most:,}"
-            raise InputError(f"rows must be {what}; at least one entry is beyond")
+            range_text = f"elements, 0..{most}" if self.bound is None else f"of magnitude up to bound = {most:,}"
+            raise InputError(f"rows must be {range_text}; at least one entry is beyond")
 
     def decode_total(self, total: Integers, terms: int, modulus: int) -> Integers:
         """Elements [*tapes, length] as the integers that a sum of so many vectors stands for; residues without a bound.
@@ -194,7 +194,7 @@ class SumPlan(ABC):
 
     @property
     def digest(self) -> bytes:
-        """SHA-256 of all that parties must agree on before a sum starts, but for the step."""
+        """SHA-256 of all that parties must agree on before a sum starts, except for the step."""
         return hashlib.sha256(self.label + b"terms" + self.terms.digest + self.agreed_bytes).digest()
 
     def context(self, step: Step) -> Context:
@@ -308,8 +308,8 @@ class AggregationMachine(CheckpointedMachine, ABC):
     """A role in sums of one topology.
 
     Attributes:
-        kept: names of arrays that last from turn to turn, each an attribute behind an underscore; those of a class add
-            to those of its bases.
+        saved: names of arrays that last from step to step, each an attribute behind an underscore; a class adds
+            its own to those of its bases.
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
@@ -318,7 +318,7 @@ class AggregationMachine(CheckpointedMachine, ABC):
         tape_axes: of all fields.
     """
 
-    kept: ClassVar[tuple[str, ...]] = ()
+    saved: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, parties: Ids, terms: AggregationTerms, owner: bytes, tape_axes: int) -> None:
         super().__init__(parties, terms, tape_axes, owner)
@@ -354,8 +354,8 @@ class AggregationMachine(CheckpointedMachine, ABC):
         if messages.step != self.now:
             raise StaleMessageError(f"messages must be of {self.now}; found some of {messages.step}")
         if messages.phase is not due:
-            what = "nothing" if due is None else due.label
-            raise StaleMessageError(f"messages must be of the stage that is due, {what}; found {messages.phase.label}")
+            name = "nothing" if due is None else due.label
+            raise StaleMessageError(f"messages must be of the stage that is due, {name}; found {messages.phase.label}")
 
     def _check_from(self, messages: Messages, sender: int) -> None:
         if not (messages.senders == sender).all():
@@ -366,15 +366,15 @@ class AggregationMachine(CheckpointedMachine, ABC):
         empty = np.zeros((1,) * self._tape_axes + (0, 0), dtype=np.int64)
         return {
             "sums": empty if self._sums is None else self._sums,
-            **{n: getattr(self, f"_{n}") for n in self._names_kept},
+            **{n: getattr(self, f"_{n}") for n in self._state_names},
         }
 
     @property
-    def _names_kept(self) -> list[str]:
-        return [name for kind in type(self).__mro__ for name in kind.__dict__.get("kept", ())]
+    def _state_names(self) -> list[str]:
+        return [name for kind in type(self).__mro__ for name in kind.__dict__.get("saved", ())]
 
     def _take_arrays(self, arrays: dict[str, Array]) -> None:
         check_arrays(arrays, self._arrays())
         self._sums = arrays["sums"] if arrays["sums"].size else None
-        for name in self._names_kept:
+        for name in self._state_names:
             setattr(self, f"_{name}", arrays[name])

@@ -72,7 +72,7 @@ class SecMPDevices(StepwiseMachine):
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
-        setting: what everybody knows.
+        setting: what every party knows.
     """
 
     keeps: ClassVar[frozenset[str]] = frozenset({
@@ -87,7 +87,7 @@ class SecMPDevices(StepwiseMachine):
         self._parts = {way: HostedRoute.of(route, parties) for way, route in setting.routes.items()}
         self._silo_of = {way: np.searchsorted(setting.silos, part.custodians) for way, part in self._parts.items()}
         self._answers = {way: _answers(route.way, self._parts[way]) for way, route in setting.routes.items()}
-        self._kept[ROUNDS] = np.full(2, NEVER)
+        self._waiting[ROUNDS] = np.full(2, NEVER)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; rows are field elements, no wider than the masks."""
@@ -95,13 +95,13 @@ class SecMPDevices(StepwiseMachine):
         if rows is not None and (rows.dtype.kind != "i" or (rows.size and not 0 <= rows.min() <= rows.max() <= most)):
             raise InputError(f"rows must be elements 0..{most}; found {rows.dtype}, or others")
         self._start(step, rows, self._parts[step.direction].rows, self._setting.width)
-        self._kept[FETCHING] = np.array([_fetches(self._setting, self._kept[ROUNDS], step)])
+        self._waiting[FETCHING] = np.array([_fetches(self._setting, self._waiting[ROUNDS], step)])
 
     def receive(self, messages: Messages) -> None:
         """Takes mu, codes or decoded sums; see `Machine.take`."""
         setting = self._setting
         self._current(messages)
-        width = self._kept["rows"].shape[1] if "rows" in self._kept else None
+        width = self._waiting["rows"].shape[1] if "rows" in self._waiting else None
         if messages.phase is Phase.PARAMETERS and self._fetching():
             _check_elements(setting, messages, setting.mu_width)
             # Raises MalformedMessageError unless the points of every mu are all distinct, as interpolation needs them.
@@ -126,7 +126,7 @@ class SecMPDevices(StepwiseMachine):
         """
         turn = self._next()
         if self._setting.is_empty(self.now):
-            self._kept[SUMS] = self._zeros(len(self._part.groups))
+            self._waiting[SUMS] = self._zeros(len(self._part.groups))
             return ()
         if self._fetching() and turn <= 2:  # a request and an answer, or twice handed on
             return self._fetch(turn)
@@ -137,21 +137,21 @@ class SecMPDevices(StepwiseMachine):
             return self._send_codes()
         if after == 2:  # when codes are there
             return self._send_aggregates()
-        if after > 3 and SUMS not in self._kept:  # when the silos have answered
-            self._kept[SUMS] = self._read_sums()
+        if after > 3 and SUMS not in self._waiting:  # when the silos have answered
+            self._waiting[SUMS] = self._read_sums()
         return ()
 
     @property
     def sums(self) -> Array | None:
         """Elements [*tapes, h, d]; zero for a device that was not answered."""
-        return self._kept.get(SUMS)
+        return self._waiting.get(SUMS)
 
     @property
     def _part(self) -> HostedRoute:
         return self._parts[self.now.direction]
 
     def _fetching(self) -> bool:
-        return bool(self._kept[FETCHING][0])
+        return bool(self._waiting[FETCHING][0])
 
     # Mu
 
@@ -167,13 +167,13 @@ class SecMPDevices(StepwiseMachine):
             if turn > 1 or not part.rows:
                 return ()
             empty = np.empty((*self._setting.tapes, len(part.custodians), 0), dtype=np.int8)
-            return (self._say(Phase.PARAMETER_REQUEST, part.leaving.senders, part.custodians, empty),)
+            return (self._send(Phase.PARAMETER_REQUEST, part.leaving.senders, part.custodians, empty),)
         if turn == 1:
             return ()
         copies = self._copies(self._answers[self.now.direction])
         of_group = np.searchsorted(part.asking, part.target)
         passed = np.take(copies, of_group, axis=self._axis)
-        return (self._say(Phase.PARAMETERS, part.due.receivers, part.due.senders, passed),) if len(part.groups) else ()
+        return (self._send(Phase.PARAMETERS, part.due.receivers, part.due.senders, passed),) if len(part.groups) else ()
 
     def _copies(self, due: Due) -> Array:
         """All copies of mu that were due.
@@ -181,10 +181,10 @@ class SecMPDevices(StepwiseMachine):
         Raises:
             ProtocolError: one is missing.
         """
-        there = self._kept.pop(f"{COPIES} at", np.empty(0, dtype=np.int64))
-        copies = self._kept.pop(COPIES, np.empty((*self._setting.tapes, 0, self._setting.mu_width), dtype=np.int64))
-        if len(there) < len(due.senders):
-            lost = int(np.setdiff1d(np.arange(len(due.senders)), there)[0])
+        arrived = self._waiting.pop(f"{COPIES} at", np.empty(0, dtype=np.int64))
+        copies = self._waiting.pop(COPIES, np.empty((*self._setting.tapes, 0, self._setting.mu_width), dtype=np.int64))
+        if len(arrived) < len(due.senders):
+            lost = int(np.setdiff1d(np.arange(len(due.senders)), arrived)[0])
             raise ProtocolError(
                 f"a source cannot encode: the message about coding parameters from party {due.senders[lost]} to party "
                 f"{due.receivers[lost]} in round {self.now.round} did not arrive"
@@ -198,10 +198,10 @@ class SecMPDevices(StepwiseMachine):
         table = np.zeros((*setting.tapes, len(setting.silos), setting.mu_width), dtype=copies.dtype)
         table[..., present, :] = np.take(copies, first, axis=self._axis)
         absent = np.setdiff1d(np.arange(len(setting.silos)), present)
-        table[..., absent, : setting.points] = np.arange(setting.points)  # nobody asked these: any points will do
-        slot, rounds = setting.slot(self.now), self._kept[ROUNDS].copy()
+        table[..., absent, : setting.points] = np.arange(setting.points)  # no party asked these: any points will do
+        slot, rounds = setting.slot(self.now), self._waiting[ROUNDS].copy()
         rounds[slot] = self.now.round
-        self._kept[_SLOTS[slot]], self._kept[ROUNDS] = table, rounds
+        self._waiting[_SLOTS[slot]], self._waiting[ROUNDS] = table, rounds
 
     # Codes and sums
 
@@ -209,45 +209,45 @@ class SecMPDevices(StepwiseMachine):
         part, setting = self._part, self._setting
         if not part.rows:
             return ()
-        mu = Mu.from_rows(self._kept[_SLOTS[setting.slot(self.now)]], setting.T)
+        mu = Mu.from_rows(self._waiting[_SLOTS[setting.slot(self.now)]], setting.T)
         silo_of = self._silo_of[self.now.direction]
-        codes = source_encode(setting.field, self._kept["rows"], mu, part.source, silo_of)
-        return (self._say(Phase.CODES, part.leaving.senders, part.leaving.receivers, codes),)
+        codes = source_encode(setting.field, self._waiting["rows"], mu, part.source, silo_of)
+        return (self._send(Phase.CODES, part.leaving.senders, part.leaving.receivers, codes),)
 
     def _send_aggregates(self) -> Iterable[Messages]:
         part = self._part
         if not len(part.target):
             return ()
-        codes = self._kept.pop(CODES, None)
+        codes = self._waiting.pop(CODES, None)
         if codes is None:
-            width = self._kept["rows"].shape[1] if "rows" in self._kept else self._setting.width
+            width = self._waiting["rows"].shape[1] if "rows" in self._waiting else self._setting.width
             codes = np.zeros((*self._setting.tapes, 0, self._setting.T + 1, width), dtype=self._setting.field.dtype)
-        arrived = part.received_segments(self._kept.pop(f"{CODES} at", np.empty(0, dtype=np.int64)))
+        arrived = part.received_segments(self._waiting.pop(f"{CODES} at", np.empty(0, dtype=np.int64)))
         sums = target_aggregate(self._setting.field, codes, arrived, self._axis)
         due = self._answers[self.now.direction]  # a device without neighbours has nothing to decode
-        return (self._say(Phase.AGGREGATE, due.receivers, due.senders, np.take(sums, part.asking, axis=self._axis)),)
+        return (self._send(Phase.AGGREGATE, due.receivers, due.senders, np.take(sums, part.asking, axis=self._axis)),)
 
     def _read_sums(self) -> Array:
-        decoded, sums = self._kept.pop(DECODED, None), self._zeros(len(self._part.groups))
+        decoded, sums = self._waiting.pop(DECODED, None), self._zeros(len(self._part.groups))
         if decoded is not None:
             sums = sums[..., : decoded.shape[-1]]
-            sums[..., self._part.asking[self._kept.pop(f"{DECODED} at")], :] = decoded
+            sums[..., self._part.asking[self._waiting.pop(f"{DECODED} at")], :] = decoded
         return sums
 
     def _zeros(self, groups: int) -> Array:
-        width = self._kept["rows"].shape[1] if "rows" in self._kept else self._setting.width
+        width = self._waiting["rows"].shape[1] if "rows" in self._waiting else self._setting.width
         return np.zeros((*self._setting.tapes, groups, width), dtype=self._setting.field.dtype)
 
     def _keep(self, name: str, due: Due, messages: Messages) -> None:
         result, places = self._place_messages(due, messages)
         self._gather(name, places, result[PAYLOAD], self._axis)
 
-    def _say(self, phase: Phase, senders: Ids, receivers: Ids, payload: Array) -> Messages:
+    def _send(self, phase: Phase, senders: Ids, receivers: Ids, payload: Array) -> Messages:
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: payload}, self._axis)
 
 
 def _answers(way: Grouping, part: HostedRoute) -> Due:
-    """What comes from the silos of hosted groups that somebody sends to."""
+    """What comes from the silos of hosted groups that a party sends to."""
     groups = part.groups[part.asking]
     return Due(way.group_custodian[groups], way.group_owner[groups])
 
@@ -260,7 +260,7 @@ class SecMPSilos(StepwiseMachine):
 
     Args:
         parties: int64 [k], ascending identifiers of those hosted.
-        setting: what everybody knows.
+        setting: what every party knows.
         draws: their coins.
         points: of every silo; None lets each draw its own.
     """
@@ -274,7 +274,7 @@ class SecMPSilos(StepwiseMachine):
         self._setting, self._axis = setting, len(setting.tapes)
         self._requests = {way: _requests(route, parties) for way, route in setting.routes.items()}
         self._aggregates = {way: _aggregates(route.way, parties) for way, route in setting.routes.items()}
-        self._kept[ROUNDS] = np.full(2, NEVER)
+        self._waiting[ROUNDS] = np.full(2, NEVER)
         T, modulus = self._setting.T, self._setting.field.modulus
         result = [
             distinct_elements(draws.coins, modulus, 2 * T + 2) if points is None else [*points.alphas, *points.betas]
@@ -283,17 +283,17 @@ class SecMPSilos(StepwiseMachine):
         table = np.array(result, dtype=np.int64).reshape(len(self.parties), 2 * T + 2)
         draws.note_coins("alphas and betas", self.parties, table)
         z = draws.draw("z", self.parties, modulus, (T, self._setting.width))
-        self._kept[MU] = Mu(table[:, : T + 1], table[:, T + 1 :], z).rows(setting.field.dtype)
+        self._waiting[MU] = Mu(table[:, : T + 1], table[:, T + 1 :], z).rows(setting.field.dtype)
 
     def begin(self, step: Step, rows: Array | None = None) -> None:
         """See `SumMachine.begin`; silos have no rows."""
         self._start(step, rows, 0, self._setting.width)
-        self._kept[FETCHING] = np.array([_fetches(self._setting, self._kept[ROUNDS], step)])
+        self._waiting[FETCHING] = np.array([_fetches(self._setting, self._waiting[ROUNDS], step)])
 
     def receive(self, messages: Messages) -> None:
         """Takes requests for mu, or sums of codes; see `Machine.take`."""
         empty = self._current(messages)[PAYLOAD].shape[self._axis + 1 :] == (0,)
-        if messages.phase is Phase.PARAMETER_REQUEST and self._kept[FETCHING][0] and empty:
+        if messages.phase is Phase.PARAMETER_REQUEST and self._waiting[FETCHING][0] and empty:
             name, due = REQUESTS, self._requests[self.now.direction]
         elif messages.phase is Phase.AGGREGATE:
             _check_elements(self._setting, messages, self._setting.T + 1, None)
@@ -306,18 +306,18 @@ class SecMPSilos(StepwiseMachine):
     def step(self) -> Iterable[Messages]:
         """Mu to those who have asked, or unasked to the targets; then the decoded sums."""
         turn, by_target = self._next(), self._setting.delivery is MuDelivery.TARGET
-        if self._kept[FETCHING][0] and turn == 1:
-            rounds = self._kept[ROUNDS].copy()
+        if self._waiting[FETCHING][0] and turn == 1:
+            rounds = self._waiting[ROUNDS].copy()
             rounds[self._setting.slot(self.now)] = self.now.round
-            self._kept[ROUNDS] = rounds
+            self._waiting[ROUNDS] = rounds
             return self._send_mu(self._aggregates[self.now.direction]) if by_target else ()
-        if REQUESTS in self._kept:
-            self._kept.pop(REQUESTS)
-            asked, due = self._kept.pop(f"{REQUESTS} at"), self._requests[self.now.direction]
+        if REQUESTS in self._waiting:
+            self._waiting.pop(REQUESTS)
+            received, due = self._waiting.pop(f"{REQUESTS} at"), self._requests[self.now.direction]
             return self._send_mu(
-                due if len(asked) == len(due.senders) else Due(due.senders[asked], due.receivers[asked])
+                due if len(received) == len(due.senders) else Due(due.senders[received], due.receivers[received])
             )
-        return self._send_decoded() if AGGREGATES in self._kept else ()
+        return self._send_decoded() if AGGREGATES in self._waiting else ()
 
     @property
     def sums(self) -> None:
@@ -325,35 +325,35 @@ class SecMPSilos(StepwiseMachine):
 
     def _send_mu(self, to: Due) -> Iterable[Messages]:
         """Its silo's mu to each that has asked."""
-        rows = np.take(self._kept[MU], np.searchsorted(self.parties, to.receivers), axis=self._axis)
-        return (self._say(Phase.PARAMETERS, to.receivers, to.senders, rows),)
+        rows = np.take(self._waiting[MU], np.searchsorted(self.parties, to.receivers), axis=self._axis)
+        return (self._send(Phase.PARAMETERS, to.receivers, to.senders, rows),)
 
     def _send_decoded(self) -> Iterable[Messages]:
         aggregates, index, due = (
-            self._kept.pop(AGGREGATES),
-            self._kept.pop(f"{AGGREGATES} at"),
+            self._waiting.pop(AGGREGATES),
+            self._waiting.pop(f"{AGGREGATES} at"),
             self._aggregates[self.now.direction],
         )
         devices, silos = due.senders[index], due.receivers[index]
-        mu = Mu.from_rows(self._kept[MU], self._setting.T)
+        mu = Mu.from_rows(self._waiting[MU], self._setting.T)
         decoded = silo_decode(self._setting.field, aggregates, mu, np.searchsorted(self.parties, silos))
-        return (self._say(Phase.DECODED, silos, devices, decoded),)
+        return (self._send(Phase.DECODED, silos, devices, decoded),)
 
-    def _say(self, phase: Phase, senders: Ids, receivers: Ids, payload: Array) -> Messages:
+    def _send(self, phase: Phase, senders: Ids, receivers: Ids, payload: Array) -> Messages:
         return Messages(phase, self.now, senders, receivers, {PAYLOAD: payload}, self._axis)
 
 
 def _requests(route: Route, silos: Ids) -> Due:
     """Requests of all sources with a target in one of some silos."""
-    own = np.isin(route.custodians, silos)
-    if own.all():
+    mask = np.isin(route.custodians, silos)
+    if mask.all():
         return Due(route.senders, route.custodians)
-    return Due(route.senders[own], route.custodians[own])
+    return Due(route.senders[mask], route.custodians[mask])
 
 
 def _aggregates(way: Grouping, silos: Ids) -> Due:
-    """Sums of codes of all devices of some silos that somebody sends to."""
+    """Sums of codes of all devices of some silos that a party sends to."""
     asking = np.unique(way.target)
     owners, custodians = way.group_owner[asking], way.group_custodian[asking]
-    own = np.isin(custodians, silos)
-    return Due(owners[own], custodians[own])
+    mask = np.isin(custodians, silos)
+    return Due(owners[mask], custodians[mask])

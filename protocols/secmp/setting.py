@@ -189,7 +189,7 @@ class SecMPSetting:
         return 0 if self.shared else DIRECTIONS.index(step.direction)
 
     def is_empty(self, step: Step) -> bool:
-        """Whether nobody sends anything."""
+        """Whether no party sends anything."""
         return not len(self.routes[step.direction].senders)
 
 

@@ -61,10 +61,10 @@ def test_a_level_above_one_that_nobody_reaches_is_noticed() -> None:
 
 
 def test_a_range_that_was_outgrown_leaves_twice_the_headroom() -> None:
-    """What has outgrown its range gets twice as many bits to grow by; a range that nobody has outgrown stays."""
+    """What has exceeded its range gets twice as many bits to grow by; a range that nobody has exceeded stays."""
     mapping = {"u": np.array([1.0]), "w": np.array([100.0])}
     levels = RangeLevels(TensorLayout.of(mapping), MERSENNE_61, {"u": 16.0, "w": 64.0})
-    assert levels.outgrown(mapping)
+    assert levels.exceeds_range(mapping)
     assert levels.bounds(levels.encode(mapping, SimulationCoins(1))) == {"u": 16.0, "w": 256 * HEADROOM**2}
 
 

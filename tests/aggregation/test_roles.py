@@ -160,7 +160,7 @@ def test_clients_say_no_where_the_rules_leave_nothing_open() -> None:
 
 
 def watched_rounds(*grown: int) -> tuple[ServerRound, list[ClientRound]]:
-    """The second of two rounds, in which some clients' numbers have outgrown the ranges of the first."""
+    """The second of two rounds, in which some clients' numbers have exceeded the ranges of the first."""
     aggregator = SecureAggregator.for_clients(4, coins=SimulationCoins(3))
     for number in range(2):
         server = aggregator.server_round(TensorLayout.of({"w": np.zeros(3)}))

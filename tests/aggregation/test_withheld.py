@@ -297,7 +297,7 @@ def test_a_k_min_that_cannot_be_is_refused() -> None:
 
 def test_the_claim_says_what_sparse_sums_tell() -> None:
     """Without k_min that an entry of one client is that client's, with it how many contribute; no promise, no leak."""
-    for k_min, words in ((1, "that client's"), (2, "fewer than 2 are opened by nobody")):
+    for k_min, words in ((1, "that client's"), (2, "fewer than 2 are never opened")):
         leaks = aggregator_of("pairwise-masking", k_min=k_min).claim.leaks_by_design
         sparse = [leak for leak in leaks if leak.circumstance is Circumstance.SPARSE_SUM]
         assert sum(words in leak.statement for leak in sparse) == 1

@@ -238,7 +238,7 @@ def test_nothing_in_the_clear_makes_nothing_found_mean_nothing(demonstration: Re
         (record,) = _measured(demonstration, "fingerprint-device", protocol)
         assert (record.verdict, record.in_the_clear_verdict) == (Verdict.NOT_DETECTED, Verdict.NOT_DETECTED)
         assert not record.has_power
-        assert not record.could_tell
+        assert not record.is_conclusive
         assert record.in_the_clear is not None
         said = f"Says nothing: unprotected, too, it finds nothing on this subject ({record.in_the_clear:.3f})."
         assert wording.limits(record) == said
@@ -249,7 +249,7 @@ def test_something_in_the_clear_makes_it_mean_something(demonstration: Report) -
     for record in _measured(demonstration, "visible-devices", "relay-coded"):
         assert record.verdict is Verdict.NOT_DETECTED
         assert record.in_the_clear == 1
-        assert record.could_tell
+        assert record.is_conclusive
         assert wording.limits(record).startswith("Would have caught")
 
 

@@ -50,7 +50,7 @@ def noise_of(key: ReceiverKey, ciphertexts: list[bytes], expected: Integers) -> 
     """What is left of scaled coefficients without the expected ones, int64 [ciphertexts, N]."""
     parameters = key.parameters
     opened = [ring(parameters.chain).ciphertext(data[PREFIX.size :], parameters) for data in ciphertexts]
-    return np.stack([key._noisy(cipher) for cipher in opened]) - expected * parameters.scale
+    return np.stack([key._decrypt_noisy(cipher) for cipher in opened]) - expected * parameters.scale
 
 
 @pytest.mark.parametrize("chain", CHAINS)

@@ -262,7 +262,7 @@ def _figures(name: str, words: tuple[str, ...], folder: Path) -> Figures:
     if words[0] == "train":
         return {"training": [_training(name, json.loads(_said((*words, "--json"))))]}
     _said((*words, "--out", str(folder)))
-    return _audited(json.loads((folder / "report.json").read_text(encoding="utf-8")))
+    return _audit_to_json(json.loads((folder / "report.json").read_text(encoding="utf-8")))
 
 
 def _few_digits(path: Path) -> Path:
@@ -291,7 +291,7 @@ def _training(name: str, said: Mapping[str, Any]) -> Row:
     }
 
 
-def _audited(report: Mapping[str, Any]) -> Figures:
+def _audit_to_json(report: Mapping[str, Any]) -> Figures:
     """The tables of a report, without sentences about findings, times, and what depends on the machine."""
     return {
         "scores": [

@@ -123,7 +123,7 @@ def test_powers_are_those_of_the_dense_matrix(graph: Graph) -> None:
 
 def test_pruning_keeps_the_largest_entries_of_the_whole_matrix(graph: Graph) -> None:
     """With p = 1, each power from the second on has six entries, none smaller than one that was left out."""
-    first, second = adjacency_powers(graph, 2, kept=1)
+    first, second = adjacency_powers(graph, 2, row_entries=1)
     whole = sparse.csr_array(first @ first)
     assert second.nnz == 6
     left_out = whole - second

@@ -57,32 +57,32 @@ def secured(method: Method, scheme: str | None = None, data: Source = GRAPH) -> 
 class EveryCollective(TrainingRounds):
     """Calls each collective of a run once, and says nothing else."""
 
-    def __init__(self, talk: Collectives, topologies: frozenset[str], *, between: bool) -> None:
-        super().__init__(talk, 1, None, None)
+    def __init__(self, comm: Collectives, topologies: frozenset[str], *, between: bool) -> None:
+        super().__init__(comm, 1, None, None)
         self._topologies, self._between = topologies, between
         self._layer = GCNLayer(1, 1)
-        talk.watch(nn.ModuleList([self._layer]))
+        comm.watch(nn.ModuleList([self._layer]))
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # there is one round
         """Of round 0."""
-        talk, silo, nothing = self.talk, self.silo.silo, np.zeros(2)
+        comm, silo, nothing = self.comm, self.silo.silo, np.zeros(2)
         if NEIGHBOURS in self._topologies:
-            count = OwnPairs.of(self.silo, talk.summed_edges).sums.shape[0] if self._between else len(self.silo.nodes)
+            count = OwnPairs.of(self.silo, comm.summed_edges).sums.shape[0] if self._between else len(self.silo.nodes)
             rows = torch.ones((count, 1), requires_grad=not self._between)
-            talk.backward(talk.neighbours(rows)[1].sum())
+            comm.backward(comm.neighbours(rows)[1].sum())
         if MEMBERS in self._topologies:
-            talk.members(np.zeros((len(self.silo.nodes), 2)))
+            comm.members(np.zeros((len(self.silo.nodes), 2)))
             layer, ones = self._layer, torch.ones((len(self.silo.nodes), 1))
-            talk.backward(layer.shift(layer.project(ones, layer.weight), layer.bias).sum())
-            talk.gradients()
+            comm.backward(layer.shift(layer.project(ones, layer.weight), layer.bias).sum())
+            comm.gradients()
         if SERVER in self._topologies:
-            talk.server(nothing)
-            talk.mean(nothing, 1, 1)
-            talk.ratios([nothing], np.ones(1))
-            talk.enough(np.ones(2, dtype=np.bool_), 2)
+            comm.server(nothing)
+            comm.mean(nothing, 1, 1)
+            comm.ratios([nothing], np.ones(1))
+            comm.enough(np.ones(2, dtype=np.bool_), 2)
         if CLIENTS in self._topologies:
             length = np.zeros(2, dtype=np.int64)
-            talk.clients({each: 2 if each == silo else length for each in range(self.silo.facts.silos)}, 1)
+            comm.clients({each: 2 if each == silo else length for each in range(self.silo.facts.silos)}, 1)
         none = np.zeros(4, dtype=np.int64)
         return Figures(0.0, none, none)
 
@@ -112,8 +112,8 @@ def of_collectives(job: Job) -> Said:
     task, between = job.task, job.settle(job.channel(SimulationCoins(0)))
     topologies = frozenset(task.schemes)
 
-    def make(talk: Collectives, _coins: Coins) -> TrainingRounds:
-        return EveryCollective(talk, topologies, between=task.between)
+    def make(comm: Collectives, _coins: Coins) -> TrainingRounds:
+        return EveryCollective(comm, topologies, between=task.between)
 
     alone = replace(job, task=replace(task, make=make), settle=lambda _: between, driver=OneProcess, shown=None)
     return said_in(alone)

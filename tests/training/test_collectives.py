@@ -45,7 +45,7 @@ class Means(Program):
     """Two rounds of a mean, and of figures beside it.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         rows: float [3, P], what each silo adds.
         weights: of the silos.
         heaviest: the largest one.
@@ -53,20 +53,20 @@ class Means(Program):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         rows: NDArray[np.floating] = ROWS,
         weights: tuple[int, ...] = WEIGHTS,
         heaviest: int = 300,
     ) -> None:
-        super().__init__(talk)
-        self._row, self._weight, self._heaviest = rows[talk.silo.silo], weights[talk.silo.silo], heaviest
+        super().__init__(comm)
+        self._row, self._weight, self._heaviest = rows[comm.silo.silo], weights[comm.silo.silo], heaviest
 
     def round(self, number: int) -> bool:
-        mean = self.talk.mean(self._row, self._weight, self._heaviest)
-        with self.talk.evaluation():
-            sums, counts = self.talk.server(self._row[:2], COUNTS[self.silo.silo])
-        fine, _ = self.talk.server(self._row[:2], grid=self.talk.grid(20))
-        parts, tallies = self.talk.ratios([self._row[:3], self._row[3:4]], np.array([0.0, 0.5]), COUNTS[self.silo.silo])
+        mean = self.comm.mean(self._row, self._weight, self._heaviest)
+        with self.comm.evaluation():
+            sums, counts = self.comm.server(self._row[:2], COUNTS[self.silo.silo])
+        fine, _ = self.comm.server(self._row[:2], grid=self.comm.grid(20))
+        parts, tallies = self.comm.ratios([self._row[:3], self._row[3:4]], np.array([0.0, 0.5]), COUNTS[self.silo.silo])
         self.kept[str(number)] = np.concatenate([mean, sums, counts, fine, *parts, tallies])
         return number < 1
 
@@ -93,7 +93,7 @@ def test_means_and_sums_are_those_of_the_numbers(name: str) -> None:
     """The mean within half a unit, sums within K half units, and counts exactly, under every scheme."""
     process, _ = ran(server_scheme(name))
     for program in process.programs:
-        bits = program.talk.grid(heaviest=300).fraction_bits
+        bits = program.comm.grid(heaviest=300).fraction_bits
         for found in program.report.values():
             mean = np.average(ROWS.astype(np.float64), axis=0, weights=WEIGHTS)
             assert np.abs(found[:50] - mean).max() <= 2.0 ** -(bits + 1) + 1e-15
@@ -147,7 +147,7 @@ def test_silos_are_told_quotients_alone() -> None:
 
 def test_parts_that_do_not_fit_are_refused() -> None:
     with pytest.raises(InputError, check=about("denominators")):
-        ran(Plaintext())[0].programs[0].talk.ratios([ROWS[0], ROWS[1]], np.ones(1))
+        ran(Plaintext())[0].programs[0].comm.ratios([ROWS[0], ROWS[1]], np.ones(1))
     for parts in ((6,), (-1,), (3, 2)):
         company = Company(2, Plaintext(threshold=1), bytes(16))
         server, silos = (
@@ -175,7 +175,7 @@ def test_values_beyond_the_bound_are_refused(value: float) -> None:
     rows = ROWS.copy()
     rows[1, 2] = value
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
-    process = OneProcess(GRAPH, {SERVER: PairwiseMasking()}, channel, lambda talk: Means(talk, rows))
+    process = OneProcess(GRAPH, {SERVER: PairwiseMasking()}, channel, lambda comm: Means(comm, rows))
     with pytest.raises(InputError, check=about("summands")):
         process.round(0)
     assert not channel.transcript.messages
@@ -185,7 +185,7 @@ def test_values_beyond_the_bound_are_refused(value: float) -> None:
 def test_weights_out_of_range_are_refused(weights: tuple[int, ...]) -> None:
     """None, a negative one and one beyond the stated largest raise before a message is sent, and are not shown."""
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
-    process = OneProcess(GRAPH, {}, channel, lambda talk: Means(talk, ROWS, weights, 10))
+    process = OneProcess(GRAPH, {}, channel, lambda comm: Means(comm, ROWS, weights, 10))
     with pytest.raises(InputError, check=about("weight")):
         process.round(0)
     assert not channel.transcript.messages
@@ -194,7 +194,7 @@ def test_weights_out_of_range_are_refused(weights: tuple[int, ...]) -> None:
 def test_weights_without_room_are_refused() -> None:
     """Sums that double precision could not tell apart are refused before anything is sent."""
     with pytest.raises(FieldRangeError, check=about("terms * weight * bound * 2^1")):
-        ran(PairwiseMasking(), lambda talk: Means(talk, ROWS, WEIGHTS, 2**60))
+        ran(PairwiseMasking(), lambda comm: Means(comm, ROWS, WEIGHTS, 2**60))
 
 
 def test_what_a_silo_adds_is_in_no_message() -> None:

@@ -37,12 +37,12 @@ class Saying(Program):
 
     def round(self, number: int) -> bool:
         me = self.silo.silo
-        heard = self.talk.exchange(Phase.NODES, {other: rows_of(me, other) for other in self.silo.others}, layer=number)
-        only = self.talk.exchange(Phase.THRESHOLDS, {other: np.full((int(not me), 1), 7) for other in self.silo.others})
-        enough = self.talk.enough(MARKS[me], 2, "marks")
-        total = self.talk.clients({1: 2 if me == 1 else np.array([-5, me])}, 5)
-        self.talk.note("heard", lambda: np.array([[me, number]]))
-        self.talk.note("values", lambda: self.silo.nodes[:, None].astype(np.float64), devices=True)
+        heard = self.comm.exchange(Phase.NODES, {other: rows_of(me, other) for other in self.silo.others}, layer=number)
+        only = self.comm.exchange(Phase.THRESHOLDS, {other: np.full((int(not me), 1), 7) for other in self.silo.others})
+        enough = self.comm.enough(MARKS[me], 2, "marks")
+        total = self.comm.clients({1: 2 if me == 1 else np.array([-5, me])}, 5)
+        self.comm.note("heard", lambda: np.array([[me, number]]))
+        self.comm.note("values", lambda: self.silo.nodes[:, None].astype(np.float64), devices=True)
         self.kept |= {f"{number} {what}": value for what, value in {
             "rows": np.concatenate(heard), "from": np.array([len(rows) for rows in heard]),
             "only": np.concatenate(only), "enough": enough, "total": total,
@@ -133,7 +133,7 @@ class Uneven(Program):
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
         rows = np.zeros((1, 2 + (self.silo.silo == 2)))
-        self.talk.exchange(Phase.NODES, dict.fromkeys(self.silo.others, rows))
+        self.comm.exchange(Phase.NODES, dict.fromkeys(self.silo.others, rows))
         return False
 
     @property
@@ -153,7 +153,7 @@ class Greedy(Program):
     """Asks for more marks than there are silos."""
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        self.talk.required_markers(CLIENTS, 3)
+        self.comm.required_markers(CLIENTS, 3)
         return False
 
     @property
@@ -165,8 +165,8 @@ def test_marks_that_nobody_can_reach_are_refused() -> None:
     process = OneProcess(GRAPH, {}, Channel(hierarchy_of(GRAPH), SimulationCoins(0)), Greedy)
     with pytest.raises(InputError, check=about("k_min")):
         process.round(0)
-    talk: Collectives = process.programs[0].talk
-    assert talk.required_markers(SERVER, 2) == 2 + 3 - Plaintext().threshold_for(3)
+    comm: Collectives = process.programs[0].comm
+    assert comm.required_markers(SERVER, 2) == 2 + 3 - Plaintext().threshold_for(3)
 
 
 @pytest.mark.parametrize("least", [-1, 2])

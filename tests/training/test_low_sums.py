@@ -35,22 +35,22 @@ class LowMeans(Program):
     """Rounds of a mean and of a sum, in parts; and of figures that keep all bits.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         rounds: how many.
         parts: of the mean.
     """
 
-    def __init__(self, talk: Collectives, rounds: int = 2, parts: tuple[int, ...] = PARTS) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, rounds: int = 2, parts: tuple[int, ...] = PARTS) -> None:
+        super().__init__(comm)
         self._rounds, self._parts = rounds, parts
 
     def round(self, number: int) -> bool:
         silo = self.silo.silo
         row = ROWS[silo] * np.repeat([1.0, 1e-4], PARTS)
-        mean = self.talk.mean(row, WEIGHTS[silo], 300, parts=self._parts)
-        sums, counts = self.talk.server(np.append(row, 0.25), COUNTS[silo], grid=self.talk.grid(20), parts=PARTS)
-        with self.talk.evaluation():
-            fine, _ = self.talk.server(row[:2])
+        mean = self.comm.mean(row, WEIGHTS[silo], 300, parts=self._parts)
+        sums, counts = self.comm.server(np.append(row, 0.25), COUNTS[silo], grid=self.comm.grid(20), parts=PARTS)
+        with self.comm.evaluation():
+            fine, _ = self.comm.server(row[:2])
         self.kept[str(number)] = np.concatenate([mean, sums, counts, fine])
         return number < self._rounds - 1
 
@@ -133,7 +133,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
 
     class TooLarge(LowMeans):
         def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-            self.talk.mean(np.full(50, 1.01 * BOUND), 1, 300, parts=PARTS)
+            self.comm.mean(np.full(50, 1.01 * BOUND), 1, 300, parts=PARTS)
             return False
 
     with pytest.raises(InputError, check=about("summands")):

@@ -98,7 +98,7 @@ def test_large_arrays_are_not_copied(large: int, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(parameters, "LARGE", large)
     values = np.arange(6, dtype=np.float32).reshape(2, 3)
     values.setflags(write=False)
-    found = parameters.unwritten(values, torch.device("cpu"))
+    found = parameters.as_shared_tensor(values, torch.device("cpu"))
     assert found.tolist() == values.tolist()
     assert (found.data_ptr() == values.ctypes.data) == (large == 0)
 

@@ -28,13 +28,13 @@ from fgl_secure.attacks.truth import TreeTruth, group_tags
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import AuditRequest
 from fgl_secure.auditing.plan import CARRIED, AuditPlan, Subject, pooled_over
-from fgl_secure.auditing.programs import beside_models
+from fgl_secure.auditing.programs import scheme_choices
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks, partition
 from fgl_secure.methods.fed2gnn.grouping import agreed_neighbours, client_pairs, sampled_neighbours
-from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums, note_heard
+from fgl_secure.methods.fed2gnn.hop_sums import RowRange, hop_sums, note_received
 from fgl_secure.methods.fed2gnn.preset import Fed2GNNPreset, fed2gnn_preset
 from fgl_secure.methods.fed2gnn.program import Fed2GNNClient, clients_of, row_range
 from fgl_secure.methods.fedavg.audit_target import SUM_LEAKS
@@ -91,7 +91,7 @@ def drawn_hops(
     graph: FederatedGraph,
     values: Floats,
     setting: HopSetting,
-    what: str = "hop sums",
+    description: str = "hop sums",
     *,
     recording: Recording | None = None,
     loss: Loss | None = None,
@@ -102,7 +102,7 @@ def drawn_hops(
         graph: who has what.
         values: float64 [n, d], what nodes put into the first hop.
         setting: how sums are computed.
-        what: what was exchanged, in words.
+        description: what was exchanged, in words.
         recording: what is kept; everything unless given.
         loss: a network that loses messages.
     """
@@ -110,9 +110,9 @@ def drawn_hops(
     parties = hierarchy_of(graph, scheme.helpers)
     channel = Channel(parties, SimulationCoins(0), recording or Recording.everything(), loss)
     note_own_graph(channel, graph)
-    asked = graph if most is None else agreed_neighbours(graph, channel, most, 0, Step(0))
-    hop_sums(asked, values, setting.hops, scheme, channel, rows=setting.rows)
-    return _run(graph, asked, values, setting, channel, ("drawn for attacks", what))
+    sampled = graph if most is None else agreed_neighbours(graph, channel, most, 0, Step(0))
+    hop_sums(sampled, values, setting.hops, scheme, channel, rows=setting.rows)
+    return _run(graph, sampled, values, setting, channel, ("drawn for attacks", description))
 
 
 def trained_hops(job: Job, preset: Fed2GNNPreset, scheme: Scheme, backbone: str, seed: int) -> RecordedRun:
@@ -129,13 +129,13 @@ def trained_hops(job: Job, preset: Fed2GNNPreset, scheme: Scheme, backbone: str,
 
     def sums_of(client: Program) -> tuple[Floats, Floats]:
         assert isinstance(client, Fed2GNNClient)
-        return client.had.values, client.heard
+        return client.had.values, client.received_sums
 
     return before_training(job, setting, sums_of, backbone, seed)
 
 
 def before_training(
-    job: Job, setting: HopSetting, sums_of: Callable[[Program], tuple[Floats, Floats]], what: str, seed: int
+    job: Job, setting: HopSetting, sums_of: Callable[[Program], tuple[Floats, Floats]], description: str, seed: int
 ) -> RecordedRun:
     """What a run says before its first round of training, with everything recorded.
 
@@ -144,36 +144,36 @@ def before_training(
         setting: how sums are computed.
         sums_of: of a client, what its nodes put into the first hop, float64 [m, w], and the sums that it got in every
             hop, float64 [K, m, w].
-        what: of what the sums are, in words.
+        description: of what the sums are, in words.
         seed: of the coins.
     """
-    graph, asked = job.graph, job.heard or job.graph
+    graph, requested = job.graph, job.message_graph or job.graph
     channel = job.channel(SimulationCoins(seed), Recording.everything(1))
     process = job.open(channel)
     process.begin()
     result = [sums_of(client) for client in process.programs]
-    asking = client_pairs(asked, channel, None, least_group(setting.scheme))[1].asking
-    note_heard(channel, graph, asking, [received for _, received in result])
+    asking = client_pairs(requested, channel, None, least_group(setting.scheme))[1].asking
+    note_received(channel, graph, asking, [received for _, received in result])
     values = np.empty((graph.num_devices, result[0][0].shape[1]))
-    for client, (own, _) in zip(process.programs, result, strict=True):
-        values[client.silo.nodes] = own
-    words = f"hop sums of {values.shape[1]} columns, {what}"
-    return _run(graph, asked, values, setting, channel, (setting.scheme.name, words))
+    for client, (rows, _) in zip(process.programs, result, strict=True):
+        values[client.silo.nodes] = rows
+    words = f"hop sums of {values.shape[1]} columns, {description}"
+    return _run(graph, requested, values, setting, channel, (setting.scheme.name, words))
 
 
 def _run(
     graph: FederatedGraph,
-    asked: FederatedGraph,
+    requested: FederatedGraph,
     values: Floats,
     setting: HopSetting,
     channel: Channel,
     names: tuple[str, str],
 ) -> RecordedRun:
     """Notes what every client knows beside its sums, and gathers the truth."""
-    grouping, pairs = client_pairs(asked, channel, None, least_group(setting.scheme))
-    silos, everyone, silo = channel.parties.ids(Role.SILO), np.arange(graph.num_devices), graph.silo_of
-    own = np.column_stack([everyone, values])
-    channel.note_inputs(OWN_ROWS, Step(0, layer=0), silos[silo], own)
+    grouping, pairs = client_pairs(requested, channel, None, least_group(setting.scheme))
+    silos, nodes, silo = channel.parties.ids(Role.SILO), np.arange(graph.num_devices), graph.silo_of
+    named_rows = np.column_stack([nodes, values])
+    channel.note_inputs(OWN_ROWS, Step(0, layer=0), silos[silo], named_rows)
     requests = np.stack([pairs.asking, pairs.asked, silo[pairs.asked]], axis=1)
     channel.note_inputs(ASKED, Step(0), silos[silo[pairs.asking]], requests)
     truth = TreeTruth(graph.silo_of, graph.edges, values, tags=group_tags(channel.transcript))
@@ -200,8 +200,8 @@ def _deal_network(network: nx.Graph, clients: int, how: str) -> FederatedGraph:
     pairs, nodes = np.array(network.edges, dtype=np.int64), network.number_of_nodes()
     edges = np.concatenate([pairs, pairs[:, ::-1]]).T
     graph = Graph.from_arrays("reference", np.ones((nodes, 1)), np.arange(nodes) % 2, edges)
-    everyone = np.ones(nodes, dtype=np.bool_)
-    masks = SplitMasks(everyone, ~everyone, ~everyone)
+    mask = np.ones(nodes, dtype=np.bool_)
+    masks = SplitMasks(mask, ~mask, ~mask)
     return FederatedGraph.from_assignment(graph, partition(how, graph, clients, 0), masks, how)
 
 
@@ -236,16 +236,16 @@ HOP_LEAKS = (
         Role.SILO,
         {
             DataSecret.NODE_FEATURES: "sums are exact and overlap: a client subtracts those of different nodes from "
-            "each other, and whoever knows the graph solves the sums of several hops, which are sums of the same rows; "
-            "what that determines of single nodes' rows is read, whatever computes the sums"
+            "each other, and a party that knows the graph solves the sums of several hops, which are sums of the same "
+            "rows; what that determines of single nodes' rows is read, whatever computes the sums"
         },
         Circumstance.REPEATED_SUM,
     ),
     *leaks(
         Role.SILO,
         {
-            DataSecret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by whoever knows what rows look "
-            "like; rows that were mapped to a latent space first are dense, and the map is no secret"
+            DataSecret.NODE_FEATURES: "a sum of a few sparse rows can be taken apart by a party that knows what rows "
+            "look like; rows that were mapped to a latent space first are dense, and the map is no secret"
         },
         Circumstance.SPARSE_SUM,
     ),
@@ -298,36 +298,36 @@ def claim_of(
     scheme: Scheme,
     averaging: Scheme,
     clients: int,
-    told: tuple[Leak, ...] = HOP_LEAKS,
+    hop_leaks: tuple[Leak, ...] = HOP_LEAKS,
     pair: tuple[Leak, ...] = PAIR_LEAKS,
 ) -> Claim:
     """The claim of a run. The paper promises nothing: it names privacy as work for the future (its conclusion).
 
     Args:
         scheme: computes the hop sums.
-        averaging: adds up the models; one that promises nothing sends them in the clear.
+        averaging: adds up the models; one that promises nothing sends them in plaintext.
         clients: how many there are.
-        told: what exact sums tell a client, whatever computes them.
+        hop_leaks: what exact sums tell a client, whatever computes them.
         pair: what two clients learn of each other's models, whatever adds them up.
     """
-    parts = (_hops(scheme, told), _averaging(averaging, clients, pair))
+    parts = (_hops(scheme, hop_leaks), _averaging(averaging, clients, pair))
     guarantees = tuple(item for part in parts for item in part.guarantees)
     leaks = tuple(item for part in parts for item in part.leaks_by_design)
     return Claim(guarantees, leaks, tuple(dict.fromkeys(item for part in parts for item in part.assumptions)))
 
 
-def _hops(scheme: Scheme, told: tuple[Leak, ...]) -> Claim:
+def _hops(scheme: Scheme, hop_leaks: tuple[Leak, ...]) -> Claim:
     inner, least = scheme.claim_for(Topology.example(NEIGHBOURS)), least_group(scheme)
     hidden = next((item for item in inner.guarantees if item.secret is Secret.EMBEDDING), None)
     if hidden is None:
-        return Claim((), (*IN_THE_CLEAR, *told), inner.assumptions)
+        return Claim((), (*IN_THE_CLEAR, *hop_leaks), inner.assumptions)
     relays = hidden.coalition.get(Role.RELAY, 0)
     leaks = tuple(item for item in inner.leaks_by_design if item.role in (Role.SERVER, Role.RELAY))
     assumptions = (*inner.assumptions, _honest(least))
     if least < 2:
-        return Claim((_row_guarantee(hidden, relays),), (*leaks, ONE_CLIENT, *told), assumptions)
+        return Claim((_row_guarantee(hidden, relays),), (*leaks, ONE_CLIENT, *hop_leaks), assumptions)
     promises = (_row_guarantee(hidden, relays), _sums_alone(least, relays))
-    return Claim(promises, (*leaks, *told), assumptions)
+    return Claim(promises, (*leaks, *hop_leaks), assumptions)
 
 
 def _row_guarantee(inner: Guarantee, relays: int) -> Guarantee:
@@ -466,15 +466,15 @@ class _Fed2GNNSubject(HopSubject):
         return trained_hops(self.job, self.preset, self.schemes[NEIGHBOURS], self.method.backbone, self.seed)
 
 
-def fed2gnn_plan(method: Fed2GNN, asked: AuditRequest) -> AuditPlan:
+def fed2gnn_plan(method: Fed2GNN, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    runs, graph = beside_models(asked, NEIGHBOURS), asked.load_graph(SPLIT, least=2)
+    runs, graph = scheme_choices(request, NEIGHBOURS), request.load_graph(SPLIT, least=2)
     chosen = fed2gnn_preset(method.preset, graph.graph.name, method.backbone).with_epochs(method.epochs)
     preset = chosen.with_trees(method.hops, method.neighbours, method.decoder)
-    sampled = sampled_neighbours(graph, preset.neighbours, asked.seed)
+    sampled = sampled_neighbours(graph, preset.neighbours, request.seed)
     for run in runs:
         check_sums(sampled, run["schemes"], f" and {preset.neighbours} sampled neighbours")
-    shared = asked.common_fields(graph, preset)
+    shared = request.common_fields(graph, preset)
     return AuditPlan(
         tuple(_Fed2GNNSubject(**shared, **run) for run in runs),
         CONTROLS,

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 class Fed2GNN(Method):
     """Fed2GNN: clients rebuild the trees around their nodes from sums of features at other clients.
 
-    Schemes for models are those of the topology "server"; where none is named they are in the clear beside sums of
-    features in the clear, and under pairwise masking beside others.
+    Schemes for models are those of the topology "server"; where none is named they are in plaintext beside sums of
+    features in plaintext, and under pairwise masking beside others.
 
     Attributes:
         backbone: graph neural network.
@@ -79,8 +79,8 @@ class Fed2GNN(Method):
         """See `Method.usual`. Rows travel one way between two clients, so that counts can't be made equal."""
         return {"neighbours": {"field": 2**61 - 1, "profile": "graph-shown"}}
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_secure.methods.fed2gnn.audit_target import fed2gnn_plan
 
-        return fed2gnn_plan(self, asked)
+        return fed2gnn_plan(self, request)

@@ -32,7 +32,7 @@ class Neighbourhoods:
 
     Attributes:
         elements: float64 [e, K, w], x_m and r^1 to r^(K-1) of every pair of a node i and a neighbour m.
-        others: int64 [e], |N_m| - 1, the neighbours of m but for i.
+        others: int64 [e], |N_m| - 1, the neighbours of m except for i.
         first: int64 [s], where the elements of each set begin.
         size: int64 [s], how many elements each set has, from 1 to d.
     """
@@ -426,14 +426,14 @@ class Decoder:
         sets = sets[np.argsort(data.size[sets], kind="stable")]
         sizes, first = np.unique(data.size[sets], return_index=True)
         where = [
-            data.first[some][:, None] + np.arange(c) for c, some in zip(sizes, np.split(sets, first[1:]), strict=True)
+            data.first[span][:, None] + np.arange(c) for c, span in zip(sizes, np.split(sets, first[1:]), strict=True)
         ]
         truths = [inside[item] for item in where]
         means = torch.cat([truth.mean(dim=1) for truth in truths])
         hidden = self._hidden_layer(means, data.size[sets])
         for truth, start, places in zip(truths, first, where, strict=True):
-            some = slice(int(start), int(start) + len(truth))
-            result = means[some][:, None] + self._deviations(hidden[some], truth.shape[1])
+            span = slice(int(start), int(start) + len(truth))
+            result = means[span][:, None] + self._deviations(hidden[span], truth.shape[1])
             if truth.shape[1] > 1:
                 result = match_elements(truth.flatten(2), result.flatten(2)).reshape(truth.shape)
             yield truth, result, places

@@ -7,7 +7,8 @@ Every edge between clients draws one number that both its ends know. A node pick
 its client says so to the client of the other end, and an edge stays if both ends pick it. If each end kept what it
 picked, a node would hear of neighbours that do not hear of it, no graph would be left whose rooted trees are unfolded,
 and a node's own row could not be taken out of what it hears by the published formulas. So a node with few neighbours
-loses an edge only to one with more than d. And whoever hears nothing about an edge learns that its other end has more.
+loses an edge only to one with more than d. And a party that hears nothing about an edge learns that its other end has
+more.
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ class OwnPairs:
     @classmethod
     def of(cls, silo: Silo, wanted: NDArray[np.bool_]) -> OwnPairs:
         """From the edges along which rows are sums, bool [e]; see `Collectives.wanted`."""
-        (here, there), n = silo.inside, silo.facts.nodes
+        (source_inside, target_inside), n = silo.inside, silo.facts.nodes
         codes = silo.edges[:, wanted] * np.array([[n], [1]])
         back = np.isin(silo.edges[1] * n + silo.edges[0], codes.sum(axis=0))
-        out, into = wanted & here, wanted & there
+        out, into = wanted & source_inside, wanted & target_inside
         row = np.unique(silo.edges[1, out], return_inverse=True)[1].astype(np.int64)
         summed, hearing = silo.local(silo.edges[0, out]), silo.local(silo.edges[1, into])
         return cls(row, summed, back[out], hearing, back[into], len(silo.nodes))
@@ -99,9 +100,9 @@ class OwnPairs:
         """CSR [p, m]: each row has a 1 at every node that it sums over and that does not ask in turn."""
         return self._rows(~self.asks)
 
-    def _rows(self, kept: NDArray[np.bool_]) -> sparse.csr_array:
+    def _rows(self, mask: NDArray[np.bool_]) -> sparse.csr_array:
         shape = (int(self.row.max(initial=-1)) + 1, self.nodes)
-        return sparse.csr_array((np.ones(int(kept.sum())), (self.row[kept], self.summed[kept])), shape=shape)
+        return sparse.csr_array((np.ones(int(mask.sum())), (self.row[mask], self.summed[mask])), shape=shape)
 
 
 def client_pairs(
@@ -114,18 +115,18 @@ def client_pairs(
         channel: between the parties of `hierarchy_of(graph, scheme.helpers)`.
         neighbours: int64 [2, m], nodes above the neighbours at other clients that their clients ask for; None asks
             for all.
-        minimum: least rows of a sum that the scheme computes. Nobody asks for a smaller one, and a node without a sum
+        minimum: least rows of a sum that the scheme computes. No party asks for a smaller one, and a node without a sum
             is one without neighbours at other clients.
 
     Raises:
         InputError: the graph is directed, a request is not along an edge between clients, or there are two alike.
     """
-    asking, asked = _requests(graph, neighbours)
-    asking, asked = _answered_queries(graph, asking, asked, minimum)
+    requesters, targets = _requests(graph, neighbours)
+    requesters, targets = _answered_queries(graph, requesters, targets, minimum)
     clients = graph.num_silos
-    code = asking * clients + graph.silo_of[asked]
+    code = requesters * clients + graph.silo_of[targets]
     rows, pair = np.unique(code, return_inverse=True)
-    pairs = _PairMap(rows % clients, rows // clients, pair.astype(np.int64), asking, asked)
+    pairs = _PairMap(rows % clients, rows // clients, pair.astype(np.int64), requesters, targets)
     silos = channel.parties.ids(Role.SILO)
     senders, receivers = silos[pairs.client], silos[graph.silo_of]
     grouping = Grouping(senders, receivers, np.arange(len(rows), dtype=np.int64), pairs.node, senders, receivers)
@@ -138,11 +139,11 @@ def between_clients(
     """Has clients send their requests; what they add up for each other then. Arguments as for `client_pairs`."""
     grouping, pairs = client_pairs(graph, channel, neighbours, minimum)
     # Every client tells the others which nodes it wants in the sums of which of its own nodes.
-    _tell_neighbours(graph, channel, pairs.asking, pairs.asked, Step(0))
+    _send_neighbours(graph, channel, pairs.asking, pairs.asked, Step(0))
     return Between(grouping, np.stack([pairs.asked, pairs.asking]))
 
 
-def _tell_neighbours(graph: FederatedGraph, channel: Channel, nodes: Ids, others: Ids, step: Step) -> None:
+def _send_neighbours(graph: FederatedGraph, channel: Channel, nodes: Ids, others: Ids, step: Step) -> None:
     """The clients of nodes int64 [m] send each pair of a node and its neighbour to the neighbour's client.
 
     Raises:
@@ -166,14 +167,14 @@ def check_undirected(graph: FederatedGraph) -> None:
 
 def _requests(graph: FederatedGraph, neighbours: Ids | None) -> tuple[Ids, Ids]:
     check_undirected(graph)
-    asked, asking = graph.edges[:, graph.crosses_silos]
+    targets, requesters = graph.edges[:, graph.crosses_silos]
     if neighbours is None:
-        return asking, asked
+        return requesters, targets
     n = graph.num_devices
     if neighbours.ndim != 2 or len(neighbours) != 2:
         raise InputError(f"neighbours must be [2, m], nodes above those they ask for; found {list(neighbours.shape)}")
     code = neighbours[0] * n + neighbours[1]
-    known = np.isin(code, asking * n + asked)
+    known = np.isin(code, requesters * n + targets)
     if not known.all():
         node, other = neighbours[:, int(np.argmin(known))]
         raise InputError(f"neighbours must be joined by edges between clients; found {node} and {other}, which are not")
@@ -183,11 +184,11 @@ def _requests(graph: FederatedGraph, neighbours: Ids | None) -> tuple[Ids, Ids]:
     return neighbours[0][order], neighbours[1][order]
 
 
-def _answered_queries(graph: FederatedGraph, asking: Ids, asked: Ids, minimum: int) -> tuple[Ids, Ids]:
-    pairs = np.unique(asking * graph.num_silos + graph.silo_of[asked]) // graph.num_silos
+def _answered_queries(graph: FederatedGraph, requesters: Ids, targets: Ids, minimum: int) -> tuple[Ids, Ids]:
+    pairs = np.unique(requesters * graph.num_silos + graph.silo_of[targets]) // graph.num_silos
     rows = np.bincount(pairs, minlength=graph.num_devices)
-    mask = rows[asking] >= minimum
-    return asking[mask], asked[mask]
+    mask = rows[requesters] >= minimum
+    return requesters[mask], targets[mask]
 
 
 def agreed_neighbours(graph: FederatedGraph, channel: Channel, most: int, seed: int, step: Step) -> FederatedGraph:
@@ -198,7 +199,7 @@ def agreed_neighbours(graph: FederatedGraph, channel: Channel, most: int, seed: 
         ProtocolError: a pick got lost, and the ends of its edge would not agree.
     """
     nodes, picked = _picked_neighbours(graph, most, seed)
-    _tell_neighbours(graph, channel, nodes, picked, step)
+    _send_neighbours(graph, channel, nodes, picked, step)
     return sampled_neighbours(graph, most, seed)
 
 
@@ -230,8 +231,8 @@ def _picked_neighbours(graph: FederatedGraph, most: int, seed: int) -> NDArray[n
     source, target = graph.edges[:, graph.crosses_silos]
     # float64 [m], the number of each edge, the same in both directions.
     code = np.minimum(source, target) * graph.num_devices + np.maximum(source, target)
-    edges, which = np.unique(code, return_inverse=True)
-    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[which]
+    edges, positions = np.unique(code, return_inverse=True)
+    numbers: NDArray[np.float64] = np.random.default_rng(seed).random(len(edges))[positions]
     order = np.lexsort((numbers, target))
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order)) - np.searchsorted(target[order], target[order])

@@ -16,7 +16,7 @@ lines 18 and 22 of Protocol 1. The same holds for eta and the neighbours at the 
 
 This needs that every m hears of i in turn. Where a scheme refuses small sums, or each client samples for itself, some
 do not. Nothing of i comes back from these, so N counts the others alone; and f^(k-2) has walks through them that are
-not in q, so whoever sends q subtracts their mu^(k-3) from it (`OwnPairs.one_sided`).
+not in q, so a party that sends q subtracts their mu^(k-3) from it (`OwnPairs.one_sided`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from fgl_secure.typing import Array, Floats, Ids
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
-    """How large rows may get, which everybody knows: hop k is sent in units of first * growth^(k-1).
+    """How large rows may get, which every party knows: hop k is sent in units of first * growth^(k-1).
 
     Sums grow with every hop as numbers of neighbours do, and a scheme's bound does not. What clips rows or adds noise
     does so in the units that are sent.
@@ -112,9 +112,9 @@ class _Walks:
         nothing = np.zeros_like(values)
         self.mu, self.f, self.eta = [values], [nothing], [nothing]
 
-    def extend(self, heard: Floats) -> None:
+    def extend(self, received: Floats) -> None:
         """Takes the sums [n, d] that arrived in the next hop, and takes steps back out of them."""
-        self.f.append(self._forward(heard, self._mutual, self.f))
+        self.f.append(self._forward(received, self._mutual, self.f))
         self.eta.append(self._forward(self._inside @ self.mu[-1], self._inside_degree, self.eta))
         self.mu.append(self.f[-1] + self.eta[-1])
 
@@ -182,12 +182,12 @@ class ReceivedSums:
 
 
 def exchange_hops(
-    talk: Collectives, graph: FederatedGraph, values: Floats, hops: int, rows: RowRange | None
+    comm: Collectives, graph: FederatedGraph, values: Floats, hops: int, rows: RowRange | None
 ) -> tuple[HopSums, Floats]:
     """All hops, as one client runs them.
 
     Args:
-        talk: sums over neighbours, which clients add up beforehand.
+        comm: sums over neighbours, which clients add up beforehand.
         graph: of its own nodes; `Silo.alone`.
         values: float64 [m, d], x of its nodes.
         hops: K, at least 1.
@@ -199,16 +199,16 @@ def exchange_hops(
     Raises:
         InputError: the rows of a hop are out of range.
     """
-    pairs, received = OwnPairs.of(talk.silo, talk.summed_edges), []
+    pairs, received = OwnPairs.of(comm.silo, comm.summed_edges), []
     walks, sums, one_sided = _Walks(graph, values, pairs.mutual), pairs.sums, pairs.one_sided
     for hop in range(1, hops + 1):
         sent = sums @ walks.mu[hop - 1]
         if hop > 2:
             sent = sent - one_sided @ walks.mu[hop - 3]
         unit = 1.0 if rows is None else rows.unit(hop)
-        if rows is not None and not talk.finds_row_ranges:
+        if rows is not None and not comm.finds_row_ranges:
             rows.check(sent, hop)
-        received.append(talk.neighbours(torch.from_numpy(sent / unit), layer=hop - 1)[1].numpy() * unit)
+        received.append(comm.neighbours(torch.from_numpy(sent / unit), layer=hop - 1)[1].numpy() * unit)
         walks.extend(received[-1])
     return HopSums(*(np.stack(layers[1:]) for layers in (walks.f, walks.mu, walks.eta))), np.stack(received)
 
@@ -217,19 +217,19 @@ class _Exchange(Program):
     """Protocol 1 alone, on given rows.
 
     Args:
-        talk: see `exchange_hops`.
+        comm: see `exchange_hops`.
         values: float64 [m, d].
         hops: K.
         rows: how large rows may get.
     """
 
-    def __init__(self, talk: Collectives, values: Floats, hops: int, rows: RowRange | None) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, values: Floats, hops: int, rows: RowRange | None) -> None:
+        super().__init__(comm)
         self._values, self._hops, self._rows = values, hops, rows
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
         """All hops."""
-        result, received = exchange_hops(self.talk, self.silo.alone, self._values, self._hops, self._rows)
+        result, received = exchange_hops(self.comm, self.silo.alone, self._values, self._hops, self._rows)
         self.kept = {"f": result.f, "mu": result.mu, "eta": result.eta, "heard": received}
         return False
 
@@ -275,27 +275,27 @@ def hop_sums(
     x, limits = np.asarray(values, dtype=np.float64), None if rows is None else rows.under(scheme)
     between = between_clients(graph, channel, neighbours, least_group(scheme))
 
-    def make(talk: Collectives) -> Program:
-        return _Exchange(talk, x[talk.silo.nodes], hops, limits)
+    def make(comm: Collectives) -> Program:
+        return _Exchange(comm, x[comm.silo.nodes], hops, limits)
 
     process = OneProcess(graph, {NEIGHBOURS: scheme}, channel, make, width=x.shape[1], between=between)
     process.round(0)
     reports = [program.report for program in process.programs]
-    note_heard(channel, graph, between.edges[1], [report["heard"] for report in reports])
+    note_received(channel, graph, between.edges[1], [report["heard"] for report in reports])
     return HopSums(*(_of_all(graph, [report[name] for report in reports]) for name in ("f", "mu", "eta")))
 
 
-def note_heard(channel: Channel, graph: FederatedGraph, asking: Ids, received: list[Floats]) -> None:
+def note_received(channel: Channel, graph: FederatedGraph, asking: Ids, received: list[Floats]) -> None:
     """Notes the sums that clients got for nodes that ask in each hop, float64 [K, m, d] of each, as own knowledge."""
-    there = np.unique(asking)
-    owners = channel.parties.ids(Role.SILO)[graph.silo_of[there]]
+    requesters = np.unique(asking)
+    owners = channel.parties.ids(Role.SILO)[graph.silo_of[requesters]]
     for hop, total in enumerate(_of_all(graph, received)):
-        channel.note_inputs(HOP_SUMS, Step(0, hop), owners, np.column_stack([there, total[there]]))
+        channel.note_inputs(HOP_SUMS, Step(0, hop), owners, np.column_stack([requesters, total[requesters]]))
 
 
 def _of_all(graph: FederatedGraph, parts: list[Floats]) -> Floats:
     """Layers of all nodes, float64 [K, n, d], from those of each client."""
-    whole = np.empty((len(parts[0]), graph.num_devices, parts[0].shape[2]))
+    rows = np.empty((len(parts[0]), graph.num_devices, parts[0].shape[2]))
     for client, part in enumerate(parts):
-        whole[:, graph.devices_of(client)] = part
-    return whole
+        rows[:, graph.devices_of(client)] = part
+    return rows

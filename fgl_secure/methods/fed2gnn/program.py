@@ -279,11 +279,11 @@ def project_features(features: Reals, matrix: Reals) -> Reals:
     return result
 
 
-def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: torch.device) -> Reals:
+def learn_latent(comm: Collectives, preset: LatentPreset, *, seed: int, device: torch.device) -> Reals:
     """Averages the perceptron, then finds the scale from the mean square of a coordinate over all nodes.
 
     Args:
-        talk: sums over clients; one a round, and one more.
+        comm: sums over clients; one a round, and one more.
         preset: how to train.
         seed: of initial weights and dropout.
         device: where model compute runs.
@@ -295,11 +295,11 @@ def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: 
     Raises:
         InputError: all features are zero, so that there is nothing to map.
     """
-    silo, facts = talk.silo, talk.silo.facts
+    silo, facts = comm.silo, comm.silo.facts
     model = PerceptronModel((facts.features, preset.width, facts.classes), torch.Generator().manual_seed(seed))
     local = LocalSteps(preset.learning_rate, preset.weight_decay)
     dropout = _Together(preset.dropout, seed, silo)
-    learner = Learner(talk, model, local, dropout, device)
+    learner = Learner(comm, model, local, dropout, device)
     alone = sparse.csr_array((len(silo.nodes), len(silo.nodes)), dtype=np.float64)
     graph = Surroundings(Matrix(sparse.csr_array(silo.features), device), Matrix(alone, device))
     for _ in range(preset.epochs):
@@ -307,7 +307,7 @@ def learn_latent(talk: Collectives, preset: LatentPreset, *, seed: int, device: 
     matrix = model.first.detach().cpu().numpy()
     squares = (project_features(silo.features, matrix).astype(np.float64) ** 2).mean(axis=1)
     share = np.array([squares.sum() / facts.nodes])
-    square = float(talk.server(share, grid=talk.grid(FRACTION_BITS))[0][0])
+    square = float(comm.server(share, grid=comm.grid(FRACTION_BITS))[0][0])
     if not square > 0:
         raise InputError("features must not all be mapped to zero; found nothing else")
     scaled: Reals = (matrix * (preset.scale / np.sqrt(square))).astype(np.float32)
@@ -321,7 +321,7 @@ class Fed2GNNClient(AveragedRounds):
     """One client of Fed2GNN.
 
     Args:
-        talk: the collectives of the run; clients add up beforehand what goes to one node.
+        comm: the collectives of the run; clients add up beforehand what goes to one node.
         preset: how to train.
         backbone: "gcn", "sage" or "dagnn".
         seed: of initial weights, dropout and decoders.
@@ -330,15 +330,15 @@ class Fed2GNNClient(AveragedRounds):
 
     Attributes:
         had: what the client has after the exchange.
-        heard: float64 [K, m, w], the sums as they arrived, in the process that the exchange ended in.
+        received_sums: float64 [K, m, w], the sums as they arrived, in the process that the exchange ended in.
     """
 
     had: ReceivedSums
-    heard: Floats
+    received_sums: Floats
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: Fed2GNNPreset,
         *,
         backbone: str = "gcn",
@@ -346,8 +346,8 @@ class Fed2GNNClient(AveragedRounds):
         device: torch.device | None = None,
         rows: RowRange | None = None,
     ) -> None:
-        model = model_of(backbone, talk.silo.facts, preset, seed)
-        super().__init__(talk, preset, model, seed=seed, device=device)
+        model = model_of(backbone, comm.silo.facts, preset, seed)
+        super().__init__(comm, preset, model, seed=seed, device=device)
         self.preset = preset
         self._kind, self._rows = backbone_of(backbone).propagation, rows
 
@@ -355,11 +355,11 @@ class Fed2GNNClient(AveragedRounds):
         """All that is said before the first round: the latent map, sums over trees, and decoders of all clients."""
         features, latent = self.silo.features, self.preset.latent
         if latent is not None:
-            features = project_features(features, learn_latent(self.talk, latent, seed=self.seed, device=self.device))
-        graph, foreign = self.silo.alone, OwnPairs.of(self.silo, self.talk.summed_edges).foreign
+            features = project_features(features, learn_latent(self.comm, latent, seed=self.seed, device=self.device))
+        graph, foreign = self.silo.alone, OwnPairs.of(self.silo, self.comm.summed_edges).foreign
         degree = (graph.in_degree + foreign).astype(np.float64)
         values = sent_values(features.astype(np.float64), degree, self._kind)
-        sums, self.heard = exchange_hops(self.talk, graph, values, self.preset.hops, self._rows)
+        sums, self.received_sums = exchange_hops(self.comm, graph, values, self.preset.hops, self._rows)
         self.had = ReceivedSums(graph, values, sums, foreign)
         self.kept = under("had", self.had.state())
 
@@ -434,7 +434,7 @@ def clients_of(
     Args:
         graph: who has what; every edge in both directions.
         schemes: of "neighbours", sums of hops, and of "server", models and the map to the latent space; what is not
-            there is in the clear.
+            there is in plaintext.
         preset: how to train.
         backbone: "gcn", "sage" or "dagnn".
         seed: of sampled neighbours, initial weights, dropout and decoders.
@@ -445,8 +445,8 @@ def clients_of(
     scheme = schemes.get(NEIGHBOURS, Plaintext())
     rows = row_range(preset, scheme)
 
-    def make(talk: Collectives, _coins: Coins) -> Fed2GNNClient:
-        return kind(talk, preset, backbone=backbone, seed=seed, device=device, rows=rows)
+    def make(comm: Collectives, _coins: Coins) -> Fed2GNNClient:
+        return kind(comm, preset, backbone=backbone, seed=seed, device=device, rows=rows)
 
     def settle(channel: Channel) -> Between:
         check_parties(graph, schemes, channel)

@@ -57,7 +57,7 @@ def one_round(
     graph: FederatedGraph,
     preset: Preset,
     rule: UpdateRule,
-    what: str,
+    description: str,
     *,
     label: str = "drawn for attacks",
     local: LocalTraining | None = None,
@@ -70,7 +70,7 @@ def one_round(
         graph: who has what.
         preset: width and layers of the model.
         rule: how updates become their mean.
-        what: what was exchanged, in words.
+        description: what was exchanged, in words.
         label: what the scheme is called.
         local: what a client does in a round.
         backbone: "gcn" or "sage".
@@ -82,7 +82,7 @@ def one_round(
     channel = job.channel(SimulationCoins(seed), Recording.everything())
     job.open(channel).round(0)
     model = gradient_model(graph, preset, local, backbone, seed)
-    return attacked_round(channel.transcript, graph, model, batches, label, what)
+    return attacked_round(channel.transcript, graph, model, batches, label, description)
 
 
 def gradient_model(
@@ -95,7 +95,7 @@ def gradient_model(
 
 
 def attacked_round(
-    transcript: Transcript, graph: FederatedGraph, model: GradientModel, batches: tuple[Ids, ...], label: str, what: str
+    transcript: Transcript, graph: FederatedGraph, model: GradientModel, batches: tuple[Ids, ...], label: str, text: str
 ) -> RecordedRun:
     """A recorded first round as attacks read it.
 
@@ -105,7 +105,7 @@ def attacked_round(
         model: what the server handed out.
         batches: for each client the nodes of its first step.
         label: what the scheme is called.
-        what: what was exchanged, in words.
+        text: what was exchanged, in words.
     """
     local = graph.restricted_to_silos()
     candidates = Candidates(graph.features, local.edges, graph.silo_of.astype(np.int64))
@@ -119,7 +119,7 @@ def attacked_round(
         ),
     )
     knowledge = GradientKnowledge(model, candidates)
-    return RecordedRun(label, what, UPDATES, PublicParameters(), transcript, (truth,), (knowledge,))
+    return RecordedRun(label, text, UPDATES, PublicParameters(), transcript, (truth,), (knowledge,))
 
 
 def with_fields(
@@ -199,12 +199,12 @@ def full_batches(graph: FederatedGraph, size: int, seed: int) -> tuple[Ids, ...]
 class _Gradients(Program):
     """One round of a mean of gradients that were computed before."""
 
-    def __init__(self, talk: Collectives, rows: NDArray[np.float32], weights: Sequence[int]) -> None:
-        super().__init__(talk)
-        self._row, self._weight = rows[talk.silo.silo], weights[talk.silo.silo]
+    def __init__(self, comm: Collectives, rows: NDArray[np.float32], weights: Sequence[int]) -> None:
+        super().__init__(comm)
+        self._row, self._weight = rows[comm.silo.silo], weights[comm.silo.silo]
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        self.talk.mean(self._row, self._weight, self.silo.facts.nodes)
+        self.comm.mean(self._row, self._weight, self.silo.facts.nodes)
         return False
 
     @property
@@ -229,7 +229,7 @@ def recorded_round(
         graph: who has what.
         model: what the server handed out.
         batches: the nodes of each client's step.
-        scheme: how gradients are summed; None for in the clear.
+        scheme: how gradients are summed; None for in plaintext.
         noise: what clients add; None for nothing.
         seed: of the coins.
     """
@@ -239,10 +239,12 @@ def recorded_round(
     rows = np.stack([_gradient(local, model, batch) for batch in batches])
     rows = rows if noise is None else noise.apply(rows, channel.coins)
     weights = [len(batch) for batch in batches]
-    OneProcess(graph, {SERVER: adding}, channel, lambda talk: _Gradients(talk, rows, weights), heard=local).round(0)
+    OneProcess(
+        graph, {SERVER: adding}, channel, lambda comm: _Gradients(comm, rows, weights), message_graph=local
+    ).round(0)
     model = replace(model, sizes=tuple(len(batch) for batch in batches))
-    what = f"one round, {model.convolution}"
-    run = attacked_round(channel.transcript, graph, model, tuple(batches), adding.name, what)
+    description = f"one round, {model.convolution}"
+    run = attacked_round(channel.transcript, graph, model, tuple(batches), adding.name, description)
     return with_fields(run, local, batches, None if noise is None else noise.clip)
 
 
@@ -293,15 +295,15 @@ def _static() -> RecordedRun:
     rng, nodes, static_graph = np.random.default_rng(0), np.arange(STATIC_CLIENTS), _edgeless(STATIC_CLIENTS)
     channel = Channel(hierarchy_of(static_graph), SimulationCoins(0), Recording.everything())
     server = channel.parties.ids(Role.SERVER)
-    own, updates = rng.normal(size=(STATIC_CLIENTS, STATIC_ENTRIES)), {}
+    client_rows, updates = rng.normal(size=(STATIC_CLIENTS, STATIC_ENTRIES)), {}
     for number in range(STATIC_ROUNDS):
         present = np.flatnonzero(rng.random(STATIC_CLIENTS) < 0.5)
         if not len(present):
             continue
-        _note_sum(channel, number, server, own[present], present)
-        updates[number] = np.where(np.isin(nodes, present)[:, None], own, np.nan)
-    what, truth = "reference, the same updates in all rounds", UpdateTruth(updates)
-    return RecordedRun("drawn for attacks", what, UPDATES, PublicParameters(), channel.transcript, (truth,))
+        _note_sum(channel, number, server, client_rows[present], present)
+        updates[number] = np.where(np.isin(nodes, present)[:, None], client_rows, np.nan)
+    description, truth = "reference, the same updates in all rounds", UpdateTruth(updates)
+    return RecordedRun("drawn for attacks", description, UPDATES, PublicParameters(), channel.transcript, (truth,))
 
 
 @cache
@@ -323,7 +325,7 @@ def _pairs() -> RecordedRun:
 
 @cache
 def _smooth() -> RecordedRun:
-    """A round of GraphSAGE with two layers and softplus between them, one node a batch, in the clear."""
+    """A round of GraphSAGE with two layers and softplus between them, one node a batch, in plaintext."""
     graph = small_trees(TREE_SEED)
     return recorded_round(graph, fresh_model(graph, Convolution.SAGE), full_batches(graph, 1, 0))
 
@@ -335,16 +337,16 @@ def small_trees(seed: int) -> FederatedGraph:
     pairs = np.array(nx.disjoint_union_all(trees).edges, dtype=np.int64)
     edges = np.concatenate([pairs, pairs[:, ::-1]]).T
     graph = Graph.from_arrays("trees", rng.random((total, TREE_ENTRIES)), rng.integers(TREE_CLASSES, size=total), edges)
-    everyone = np.ones(total, dtype=np.bool_)
-    split = SplitMasks(everyone, ~everyone, ~everyone)
+    mask = np.ones(total, dtype=np.bool_)
+    split = SplitMasks(mask, ~mask, ~mask)
     return FederatedGraph.from_assignment(graph, np.arange(total) // TREE_NODES, split)
 
 
 def _edgeless(clients: int) -> FederatedGraph:
     """A node for each client."""
-    nodes, everyone = np.arange(clients), np.ones(clients, dtype=np.bool_)
+    nodes, mask = np.arange(clients), np.ones(clients, dtype=np.bool_)
     graph = Graph.from_arrays("reference", np.ones((clients, 1)), nodes % 2, np.empty((2, 0), dtype=np.int64))
-    return FederatedGraph.from_assignment(graph, nodes, SplitMasks(everyone, ~everyone, ~everyone))
+    return FederatedGraph.from_assignment(graph, nodes, SplitMasks(mask, ~mask, ~mask))
 
 
 def _note_sum(channel: Channel, number: int, server: Ids, updates: NDArray[np.float64], present: Ids) -> None:

@@ -40,8 +40,8 @@ SUM_LEAKS = leaks(
     {
         DataSecret.LABEL: "the sum of the updates is exact and tells how often each label is trained on, by all "
         "clients together",
-        DataSecret.TRAINING_NODE: "whoever knows a node's features can tell from the sum whether some client trains on "
-        "it or next to it; whose node it is, the sum does not say",
+        DataSecret.TRAINING_NODE: "a party that knows a node's features can tell from the sum whether some client "
+        "trains on it or next to it; whose node it is, the sum does not say",
         DataSecret.NODE_FEATURES: "where the batches of all clients together are small, rows can be read from their "
         "sum",
     },
@@ -53,7 +53,7 @@ def claim_of(rule: UpdateRule, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        rule: how updates become their mean; in the clear it promises nothing.
+        rule: how updates become their mean; in plaintext it promises nothing.
         clients: how many there are.
     """
     inner = promises(rule.scheme, clients)
@@ -162,10 +162,10 @@ class FedAvgSubject(Subject):
         """The first round of training, a round of small batches, and one of single nodes and a single layer."""
         graph, seed, local = self.graph, self.seed, local_of(self.method)
         model = gradient_model(graph, self.preset, local, self.method.backbone, seed)
-        labelled = [own[graph.train_mask[own]] for own in map(graph.devices_of, range(graph.num_silos))]
+        labelled = [devices[graph.train_mask[devices]] for devices in map(graph.devices_of, range(graph.num_silos))]
         batches = tuple(batch_of(nodes, local.batch, draws_of(seed, k, 0)) for k, nodes in enumerate(labelled))
-        what = f"first round of training, {self.method.backbone}"
-        yield attacked_round(result.transcript, self.graph, model, batches, self.name, what)
+        description = f"first round of training, {self.method.backbone}"
+        yield attacked_round(result.transcript, self.graph, model, batches, self.name, description)
         yield self._small_round(SMALL, SMALL_BATCH, self.preset.layers)
         single = self._small_round(SINGLE, 1, 1)
         nodes = [batch.nodes for batch in single.truth(GradientTruth).batches]
@@ -176,7 +176,7 @@ class FedAvgSubject(Subject):
         return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True))
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """One round in the clear, without noise."""
+        """One round in plaintext, without noise."""
         clear = Plaintext()
         return (self.brief(schemes={SERVER: clear}, name=clear.name, noise=None),)
 

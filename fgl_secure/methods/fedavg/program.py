@@ -34,7 +34,7 @@ from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_la
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.loop import Figures, TrainingRounds, counts_of
-from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind, unflatten, unwritten
+from fgl_secure.training.parameters import Adam, as_shared_tensor, flat, optimiser_state, overwrite, remind, unflatten
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.sparse_products import SparseMatrix
 from fgl_secure.typing import Array, Floats, Ids
@@ -100,11 +100,11 @@ class NoisyUpdates:
         self._noise, self._threshold, self._coins = noise, threshold, coins
         self._perturbation: Perturbation | None = None
 
-    def mean(self, talk: Collectives, update: NDArray[np.float32], number: int) -> Floats:
+    def mean(self, comm: Collectives, update: NDArray[np.float32], number: int) -> Floats:
         """Clips, rounds, adds the client's share of the noise, and takes part in the mean.
 
         Args:
-            talk: the collectives of the run.
+            comm: the collectives of the run.
             update: float32 [P].
             number: of the round.
         """
@@ -120,7 +120,7 @@ class NoisyUpdates:
         bits, bound = perturbation.fraction_bits, perturbation.grid_clip + perturbation.noise.largest
         units = rounded_at_random(update, self._noise.clip, perturbation.grid_clip, bits, self._coins)
         noisy = units + perturbation.noise.sample(self._coins, units.shape)
-        return talk.mean(np.ldexp(noisy, -bits), 1, 1, FixedPoint(None, bound * 2.0**-bits, bits, what="noisy updates"))
+        return comm.mean(np.ldexp(noisy, -bits), 1, 1, FixedPoint(None, bound * 2.0**-bits, bits, what="noisy updates"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class FedAvgClient(TrainingRounds):
     """One client's copy of the model in training.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train: width, layers, rate, rounds and selection.
         local: what a client does in a round.
         backbone: "gcn" or "sage".
@@ -201,7 +201,7 @@ class FedAvgClient(TrainingRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: Preset,
         local: LocalTraining | None = None,
         *,
@@ -211,10 +211,10 @@ class FedAvgClient(TrainingRounds):
         noise: NoisyUpdates | None = None,
         first: Ids | None = None,
     ) -> None:
-        super().__init__(talk, preset.epochs, preset.selection, preset.patience)
+        super().__init__(comm, preset.epochs, preset.selection, preset.patience)
         if backbone not in LAYERS:
             raise UnknownNameError("backbone", backbone, tuple(LAYERS))
-        silo, place = talk.silo, device or torch.device("cpu")
+        silo, place = comm.silo, device or torch.device("cpu")
         if not silo.train.any():
             raise InputError(f"masks.train must mark at least one node of every client; client {silo.silo} has none")
         self._preset, self._local, self._seed = preset, local or LocalTraining(), seed
@@ -223,10 +223,10 @@ class FedAvgClient(TrainingRounds):
         self.layers.to(place)
         self._parameters = list(self.layers.parameters())
         self._optimiser = Adam(self._parameters, lr=preset.learning_rate)
-        self._features, self._labels = unwritten(silo.features, place), torch.tensor(silo.labels).to(place)
-        own = silo.edges[:, np.logical_and(*silo.inside)]
-        self._neighbours = SparseMatrix.of_edges(silo.local(own), len(silo.nodes), place)
-        counts = np.bincount(silo.local(own[1]), minlength=len(silo.nodes)).astype(np.float32)[:, None]
+        self._features, self._labels = as_shared_tensor(silo.features, place), torch.tensor(silo.labels).to(place)
+        inner_edges = silo.edges[:, np.logical_and(*silo.inside)]
+        self._neighbours = SparseMatrix.of_edges(silo.local(inner_edges), len(silo.nodes), place)
+        counts = np.bincount(silo.local(inner_edges[1]), minlength=len(silo.nodes)).astype(np.float32)[:, None]
         self._degrees = Degrees(*[torch.from_numpy(counts).to(place)] * 3)
 
     def train(self, number: int) -> Figures:
@@ -250,9 +250,9 @@ class FedAvgClient(TrainingRounds):
         h, model = self._features, layers or self.layers
         for number, layer in enumerate(model):
             assert isinstance(layer, MessageLayer)
-            kept = layer.local_state(h)
-            messages = layer.message(kept, self._degrees)
-            h = layer.update(kept, self._neighbours(messages), self._degrees)
+            state = layer.local_state(h)
+            messages = layer.message(state, self._degrees)
+            h = layer.update(state, self._neighbours(messages), self._degrees)
             h = functional.relu(h) if number < len(model) - 1 else h
         return h
 
@@ -285,9 +285,9 @@ class FedAvgClient(TrainingRounds):
 
     def _mean(self, update: Array, weight: int, number: int) -> Floats:
         if self._noise is not None:
-            return self._noise.mean(self.talk, update, number)
+            return self._noise.mean(self.comm, update, number)
         sizes = [parameter.numel() for parameter in self._parameters]
-        return self.talk.mean(update, weight, self.silo.facts.nodes, parts=sizes)
+        return self.comm.mean(update, weight, self.silo.facts.nodes, parts=sizes)
 
     def _step(self, mean: Floats, number: int) -> None:
         for parameter, part in zip(self._parameters, unflatten(mean, self._parameters), strict=True):
@@ -342,9 +342,9 @@ def clients_of(
     """
     threshold = rule.scheme.threshold_for(graph.num_silos)
 
-    def make(talk: Collectives, coins: Coins) -> FedAvgClient:
+    def make(comm: Collectives, coins: Coins) -> FedAvgClient:
         noise = None if rule.noise is None else NoisyUpdates(rule.noise, threshold, coins)
-        own = None if first is None else first[talk.silo.silo]
-        return kind(talk, preset, local, backbone=backbone, seed=seed, device=device, noise=noise, first=own)
+        initial = None if first is None else first[comm.silo.silo]
+        return kind(comm, preset, local, backbone=backbone, seed=seed, device=device, noise=noise, first=initial)
 
-    return Job(Task(make, {SERVER: rule.scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())
+    return Job(Task(make, {SERVER: rule.scheme}, preset.epochs), graph, message_graph=graph.restricted_to_silos())

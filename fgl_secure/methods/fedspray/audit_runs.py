@@ -150,7 +150,7 @@ class RoundSetting:
     def clients(
         self, graph: FederatedGraph, scheme: Scheme | None = None, channel: Channel | None = None
     ) -> tuple[OneProcess, tuple[FedSprayClient, ...]]:
-        """All clients at their start, as a process and one by one; over a channel that nobody reads unless given."""
+        """All clients at their start, as a process and one by one; over a channel that no party reads unless given."""
         adding, preset = scheme or Plaintext(), self._endless
         job = clients_of(graph, adding, preset, backbone=self.backbone, seed=self.seed, device=self.device)
         process = job.open(channel or Channel(hierarchy_of(graph), SimulationCoins(0)))
@@ -160,23 +160,23 @@ class RoundSetting:
     def _endless(self) -> FedSprayPreset:
         return replace(self.preset, epochs=_MOST_ROUNDS, patience=None)
 
-    def gone_on(self, client: FedSprayClient, node: int, talk: Collectives) -> FedSprayClient:
+    def relabelled(self, client: FedSprayClient, node: int, comm: Collectives) -> FedSprayClient:
         """The client with a node labelled more if that is its own: models and proxies go on, optimisers start afresh.
 
         Args:
             client: as it is.
             node: which.
-            talk: the channel from now on, which learns of the node.
+            comm: the channel from now on, which learns of the node.
         """
         silo, known = client.silo, _nodes(client)
-        talk.silo = replace(silo, train=silo.train | (silo.nodes == node))
-        result = FedSprayClient(talk, self._endless, backbone=self.backbone, seed=self.seed, device=self.device)
+        comm.silo = replace(silo, train=silo.train | (silo.nodes == node))
+        result = FedSprayClient(comm, self._endless, backbone=self.backbone, seed=self.seed, device=self.device)
         result.encoder.load_state_dict(client.encoder.state_dict())
         result.network.load_state_dict(client.network.state_dict())
         result.class_proxies = client.class_proxies
-        kept = torch.tensor(np.isin(_nodes(result), known), device=result.proxies.device)
+        mask = torch.tensor(np.isin(_nodes(result), known), device=result.proxies.device)
         with torch.no_grad():
-            result.proxies[kept] = client.proxies
+            result.proxies[mask] = client.proxies
         return result
 
 
@@ -193,12 +193,12 @@ def turns(few: FederatedGraph, waiting: Flags, additions: int, seed: int) -> lis
     """
     rng, left, result = np.random.default_rng(seed), waiting.copy(), []
     for number in range(additions):
-        own = np.flatnonzero(left & (few.silo_of == number % few.num_silos))
-        if not len(own):
+        candidates = np.flatnonzero(left & (few.silo_of == number % few.num_silos))
+        if not len(candidates):
             continue
-        node = int(rng.choice(own))
+        node = int(rng.choice(candidates))
         left[node] = False
-        others = own[own != node]
+        others = candidates[candidates != node]
         alike = others[few.labels[others] == few.labels[node]]
         choice = alike if len(alike) else others
         result.append((node, int(rng.choice(choice)) if len(choice) else -1))
@@ -217,8 +217,8 @@ def _grow(
         client, instead = int(few.silo_of[node]), None
         if other >= 0:
             before = clients[client]
-            instead = _proxy(setting.gone_on(before, other, copy(before.talk)), other)
-        process.programs = clients = tuple(setting.gone_on(item, node, item.talk) for item in clients)
+            instead = _proxy(setting.relabelled(before, other, copy(before.comm)), other)
+        process.programs = clients = tuple(setting.relabelled(item, node, item.comm) for item in clients)
         process.round(number)
         held = LabelledNodes.of(clients)
         rounds.append(held)
@@ -254,29 +254,29 @@ def first_round(graph: FederatedGraph, setting: RoundSetting, name: str, transcr
     """The first round of a recorded training; the proxies in it are had by training that round once more."""
     process, clients = setting.clients(graph)
     process.round(0)
-    what = f"first round of training, {setting.backbone}"
-    return _record_attacked(name, what, transcript, graph, setting, [LabelledNodes.of(clients)])
+    description = f"first round of training, {setting.backbone}"
+    return _record_attacked(name, description, transcript, graph, setting, [LabelledNodes.of(clients)])
 
 
 def growing_rounds(graph: FederatedGraph, setting: RoundSetting, scheme: Scheme, name: str) -> RecordedRun:
     """Rounds of clients with few labelled nodes each, between which one client labels a node more, in turn."""
     # A graph in which every client has at most so many labelled nodes, drawn from those it has.
-    rng, kept = np.random.default_rng(setting.seed), np.zeros(graph.num_devices, dtype=np.bool_)
+    rng, mask = np.random.default_rng(setting.seed), np.zeros(graph.num_devices, dtype=np.bool_)
     for client in range(graph.num_silos):
-        own = np.flatnonzero(graph.train_mask & (graph.silo_of == client))
-        kept[rng.permutation(own)[:FEW_LABELS]] = True
-    masks = SplitMasks(kept, graph.validation_mask, graph.test_mask)
+        training_nodes = np.flatnonzero(graph.train_mask & (graph.silo_of == client))
+        mask[rng.permutation(training_nodes)[:FEW_LABELS]] = True
+    masks = SplitMasks(mask, graph.validation_mask, graph.test_mask)
     few = FederatedGraph.from_assignment(graph.graph, graph.silo_of, masks, graph.partition)
     channel = Channel(hierarchy_of(few), SimulationCoins(setting.seed), Recording.everything())
     added = turns(few, graph.train_mask & ~few.train_mask, ADDITIONS, setting.seed)
     rounds, suspects = _grow(few, added, setting, scheme, channel)
-    what = f"{len(rounds)} rounds, {GROWING}, {setting.backbone}"
-    return _record_attacked(f"{name}[{GROWING}]", what, channel.transcript, few, setting, rounds, suspects)
+    description = f"{len(rounds)} rounds, {GROWING}, {setting.backbone}"
+    return _record_attacked(f"{name}[{GROWING}]", description, channel.transcript, few, setting, rounds, suspects)
 
 
 def _record_attacked(
     label: str,
-    what: str,
+    description: str,
     transcript: Transcript,
     graph: FederatedGraph,
     setting: RoundSetting,
@@ -286,7 +286,7 @@ def _record_attacked(
     truth = _proxy_truth(rounds, graph.num_silos, graph.num_classes)
     layout = ProxyLayout.of(graph.graph.num_features, graph.num_classes, setting.preset.width)
     knowledge = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, setting.preset.share_grid), suspects)
-    return RecordedRun(label, what, PROXIES, PublicParameters(), transcript, (truth,), (knowledge,))
+    return RecordedRun(label, description, PROXIES, PublicParameters(), transcript, (truth,), (knowledge,))
 
 
 CLIENTS, CLASSES, WIDTH, MOST = 10, 6, 8, 9
@@ -332,7 +332,7 @@ def drawn_sizes(seed: int, sizes: tuple[int, ...] = SIZES, classes: int = CLASSE
 
 def recorded_rounds(
     rounds: list[LabelledNodes],
-    what: str,
+    description: str,
     *,
     make_sums: Callable[[Channel], ServerSums] | None = None,
     suspects: Suspects | None = None,
@@ -344,8 +344,8 @@ def recorded_rounds(
 
     Args:
         rounds: labelled nodes of each; the last one has them all.
-        what: what was exchanged, in words.
-        make_sums: gives what adds rows up over a channel; in the clear unless given.
+        description: what was exchanged, in words.
+        make_sums: gives what adds rows up over a channel; in plaintext unless given.
         suspects: what the server may know.
         loss: a network that loses messages.
         recording: what is kept; everything unless given.
@@ -361,7 +361,7 @@ def recorded_rounds(
     truth = _proxy_truth(rounds, graph.num_silos, graph.num_classes)
     knowledge = ProxyKnowledge(_slices_of(layout, rounds[0], graph.num_silos, grid), suspects)
     rest = (PublicParameters(), channel.transcript, (truth,), (knowledge,))
-    return RecordedRun("drawn for attacks", what, PROXIES, *rest)
+    return RecordedRun("drawn for attacks", description, PROXIES, *rest)
 
 
 def growing(labelled: LabelledNodes, additions: int, seed: int) -> list[LabelledNodes]:
@@ -399,10 +399,10 @@ def drawn_pairs(rounds: list[LabelledNodes], seed: int) -> Suspects:
 
 def graph_of(labelled: LabelledNodes) -> FederatedGraph:
     """An edgeless graph of the nodes, all of them labelled."""
-    everyone: NDArray[np.bool_] = np.ones(len(labelled.nodes), dtype=np.bool_)
+    mask: NDArray[np.bool_] = np.ones(len(labelled.nodes), dtype=np.bool_)
     nothing = np.empty((2, 0), dtype=np.int64)
     graph = Graph.from_arrays("reference", np.ones((len(labelled.nodes), 1)), labelled.classes, nothing)
-    return FederatedGraph.from_assignment(graph, labelled.clients, SplitMasks(everyone, ~everyone, ~everyone))
+    return FederatedGraph.from_assignment(graph, labelled.clients, SplitMasks(mask, ~mask, ~mask))
 
 
 @cache

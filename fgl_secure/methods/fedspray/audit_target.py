@@ -36,7 +36,7 @@ PUBLISHED = (
         f"{PAPER}, 4.5.1",
     ),
 )
-"""What the paper promises of class proxies in the clear."""
+"""What the paper promises of class proxies in plaintext."""
 
 CLEAR_LEAKS = leaks(
     Role.SERVER,
@@ -66,7 +66,7 @@ SUM_LEAKS = (
             "of each class; shares on a grid have many explanations, but few clients or few labels leave few",
             DataSecret.CLASS_PRESENCE: "the same explanation tells which classes each client has labelled nodes of",
             DataSecret.LABEL: "the sum tells the shares of all clients together, and which classes are labelled by "
-            "nobody",
+            "no client",
             DataSecret.STRUCTURE_FEATURE: "where one client alone has labelled nodes of a class, the sum holds its "
             "class proxy, and the node's own where there is a single one",
         },
@@ -98,7 +98,7 @@ def claim_of(scheme: Scheme, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        scheme: how summands are added up; one that promises nothing sends them in the clear.
+        scheme: how summands are added up; one that promises nothing sends them in plaintext.
         clients: how many there are.
     """
     inner = promises(scheme, clients)

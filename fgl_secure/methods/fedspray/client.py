@@ -155,7 +155,7 @@ class ChosenRounds(TrainingRounds):
     """A client's rounds, of which a validation figure chooses one: what FedSpray and its baselines have in common.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: rounds, patience, and how the round is chosen.
         device: where model compute runs.
 
@@ -164,9 +164,9 @@ class ChosenRounds(TrainingRounds):
         predictions: float32 [m, C], scores of its nodes by which the last round was judged.
     """
 
-    def __init__(self, talk: Collectives, preset: FedSprayPreset, device: torch.device) -> None:
-        super().__init__(talk, preset.epochs, Selection.VALIDATION, preset.patience)
-        self.preset, self.subgraph, self.predictions = preset, Subgraph.of(talk.silo, device), torch.empty(0)
+    def __init__(self, comm: Collectives, preset: FedSprayPreset, device: torch.device) -> None:
+        super().__init__(comm, preset.epochs, Selection.VALIDATION, preset.patience)
+        self.preset, self.subgraph, self.predictions = preset, Subgraph.of(comm.silo, device), torch.empty(0)
 
     def sum_parts(
         self, loss: float, parts: Sequence[Array] = (), denominators: Array = NOTHING
@@ -192,15 +192,15 @@ class ChosenRounds(TrainingRounds):
         else:
             total = (scores[places].argmax(dim=1) == subgraph.labels[places]).sum()
         (figure, nodes) = float(total), float(len(places))
-        own = self._counts()
-        (*result, selected_figure, mean), counts = self.talk.ratios(
+        own_counts = self._counts()
+        (*result, selected_figure, mean), counts = self.comm.ratios(
             [*parts, np.array([figure / n]), np.array([once * loss])],
             np.array([*denominators, nodes / n, once]),
-            own,
-            grid=self.talk.grid(FRACTION_BITS),
+            own_counts,
+            grid=self.comm.grid(FRACTION_BITS),
         )
         score = float(selected_figure[0]) * (-1 if choice is RoundChoice.LOSS else 1)
-        return result, Figures(float(mean[0]), counts, own, score)
+        return result, Figures(float(mean[0]), counts, own_counts, score)
 
     def _counts(self) -> NDArray[np.int64]:
         """Int64 [COUNTS + 2]: with right predictions and predictions of minority nodes behind the others."""
@@ -224,7 +224,7 @@ def choose_rounds(graph: FederatedGraph, scheme: Scheme, preset: FedSprayPreset,
         preset: rounds, and how the round is chosen.
         make: makes a client's `ChosenRounds`.
     """
-    return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())
+    return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, message_graph=graph.restricted_to_silos())
 
 
 def _divergence(targets: torch.Tensor, learner: torch.Tensor) -> torch.Tensor:
@@ -280,7 +280,7 @@ class FedSprayClient(ChosenRounds):
     """A network of its own, the common encoder, and a structure proxy for each labelled node.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         backbone: "gcn", "sgc" or "sage".
         seed: of initial weights.
@@ -294,19 +294,19 @@ class FedSprayClient(ChosenRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: FedSprayPreset,
         *,
         backbone: str = "gcn",
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        place, facts, draws = device or torch.device("cpu"), talk.silo.facts, torch.Generator().manual_seed(seed)
-        super().__init__(talk, preset, place)
+        place, facts, draws = device or torch.device("cpu"), comm.silo.facts, torch.Generator().manual_seed(seed)
+        super().__init__(comm, preset, place)
         self.encoder = ProxyEncoder(facts.features, preset.width, facts.classes)
         draw_encoder(self.encoder, draws)
         self.encoder.to(place)
-        self.network = drawn_network(backbone, facts, preset, draws, talk.silo.silo).to(place)
+        self.network = drawn_network(backbone, facts, preset, draws, comm.silo.silo).to(place)
         first = torch.full((len(self.subgraph.labelled), preset.width), preset.first_node_proxy * preset.proxies)
         self.proxies = nn.Parameter(first.to(place), requires_grad=preset.proxies)
         self._optimisers = {
@@ -335,7 +335,7 @@ class FedSprayClient(ChosenRounds):
         (mean, *means), figures = self.sum_parts(loss, parts, denominators)
         overwrite(self._shared_parameters, mean)
         result = np.stack(means)
-        # a class that nobody has a labelled node of keeps its own
+        # a class that no party has a labelled node of keeps its own
         self.class_proxies = np.where(np.isnan(result), self.class_proxies, result)
         return figures
 
@@ -485,5 +485,5 @@ def clients_of(
         device: where model compute runs; the CPU by default.
     """
     return choose_rounds(
-        graph, scheme, preset, lambda talk, _: FedSprayClient(talk, preset, backbone=backbone, seed=seed, device=device)
+        graph, scheme, preset, lambda comm, _: FedSprayClient(comm, preset, backbone=backbone, seed=seed, device=device)
     )

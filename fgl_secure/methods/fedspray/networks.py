@@ -244,8 +244,8 @@ class GraphSAGE(ClassNetwork):
     def scores(self, subgraph: Subgraph) -> torch.Tensor:
         """In each layer the mean of the neighbours and the own row, each by a map of its own."""
         both = torch.cat([self.first_neighbours.weight, self.first_own], dim=1)
-        neighbours, own = subgraph.features(both).chunk(2, dim=1)
-        h = functional.relu(subgraph.neighbour_mean(neighbours) + own + self.first_neighbours.bias)
+        neighbours, self_rows = subgraph.features(both).chunk(2, dim=1)
+        h = functional.relu(subgraph.neighbour_mean(neighbours) + self_rows + self.first_neighbours.bias)
         sums = subgraph.neighbour_mean(h @ self.second_neighbours.weight)
         return sums + h @ self.second_own + self.second_neighbours.bias
 

@@ -78,7 +78,7 @@ class FedSprayPreset(Schedule):
 
 
 HONEST = FedSprayPreset("honest", teaching=1.0, share_grid=1024)
-"""Algorithm 1 with the numbers of section 5.1.3 but for lambda_1: of 1 and 5, validation nodes of PubMed prefer 1.
+"""Algorithm 1 with the numbers of section 5.1.3 except for lambda_1: of 1 and 5, validation nodes of PubMed prefer 1.
 
 Shares are rounded: exact ones often tell the server every client's counts by their sum alone."""
 

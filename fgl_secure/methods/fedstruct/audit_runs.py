@@ -52,10 +52,10 @@ class SeenModels:
 
     def see(self, clients: Sequence[FedStructClient]) -> None:
         """Keeps g and the structure features, before the first round, and g once more after the last."""
-        own = {client.silo.silo: client.model.own_features for client in clients}
-        if not self._models and own[0] is not None:
+        features = {client.silo.silo: client.model.own_features for client in clients}
+        if not self._models and features[0] is not None:
             order = np.argsort(np.concatenate([client.silo.nodes for client in clients]))
-            self._start = np.concatenate([rows for rows in own.values() if rows is not None])[order]
+            self._start = np.concatenate([rows for rows in features.values() if rows is not None])[order]
         self._models.append(clients[0].model.embedding_model())
 
     def knowledge(
@@ -85,7 +85,7 @@ class SeenModels:
 def _rule(
     graph: FederatedGraph, preset: FedStructPreset, features: str, seed: int
 ) -> Callable[[Ids, Ids], NDArray[Any]]:
-    """How clients compute features, for whoever has edges of the whole graph and who owns which node."""
+    """How clients compute features, for a party that has edges of the whole graph and who owns which node."""
 
     def compute(edges: Ids, owners: Ids) -> NDArray[np.float32]:
         blank = np.zeros((len(owners), 1), dtype=np.float32)
@@ -123,7 +123,7 @@ def _outputs(model: NodePerceptron, rows: torch.Tensor) -> torch.Tensor:
 
 
 def recorded_structure(
-    graph: FederatedGraph, preset: FedStructPreset, exchange: Exchange, features: str, what: str
+    graph: FederatedGraph, preset: FedStructPreset, exchange: Exchange, features: str, description: str
 ) -> RecordedRun:
     """FedStruct, recorded up to the first round, under repeatable coins; attackers have a crawl of all edges."""
     models = SeenModels()
@@ -131,12 +131,12 @@ def recorded_structure(
     channel = job.channel(SimulationCoins(0), Recording.everything(1))
     job.train(channel)
     knowledge = models.knowledge(graph, preset, features, 0, 1.0)
-    return structure_run("drawn for attacks", what, graph, exchange, channel.transcript, knowledge)
+    return structure_run("drawn for attacks", description, graph, exchange, channel.transcript, knowledge)
 
 
 def structure_run(
     label: str,
-    what: str,
+    description: str,
     graph: FederatedGraph,
     exchange: Exchange,
     transcript: Transcript,
@@ -146,7 +146,7 @@ def structure_run(
 
     Args:
         label: what the exchange is called.
-        what: what was exchanged, in words.
+        description: what was exchanged, in words.
         graph: who has what.
         exchange: how structure was exchanged.
         transcript: what was said.
@@ -156,7 +156,7 @@ def structure_run(
     rows = {**sent_rows(transcript), **noted_embeddings(transcript)}
     truth = StructureTruth.of(transcript.parties, graph, rows)
     public = exchange.sums.public if isinstance(exchange, HopwiseExchange) else PublicParameters()
-    return RecordedRun(label, what, STRUCTURE, public, transcript, (truth,), knowledge)
+    return RecordedRun(label, description, STRUCTURE, public, transcript, (truth,), knowledge)
 
 
 def relay_run(
@@ -199,7 +199,7 @@ def _counted_run() -> RecordedRun:
 
 @cache
 def _hop_by_hop() -> RecordedRun:
-    """Sums over foreign neighbours in the clear."""
+    """Sums over foreign neighbours in plaintext."""
     preset = replace(_PRESET, epochs=1, hops=5)
     return recorded_structure(_scale_free(), preset, HopwiseExchange(Plaintext()), HOP2VEC, "reference, hopwise")
 

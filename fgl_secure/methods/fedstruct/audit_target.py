@@ -69,7 +69,7 @@ PUBLISHED = (
         f"{PAPER}, App. D.1",
     ),
 )
-"""What the paper promises of terms in the clear."""
+"""What the paper promises of terms in plaintext."""
 
 QUERIES_PUBLISHED = (
     Guarantee(
@@ -93,13 +93,13 @@ def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
     if isinstance(exchange, HopwiseExchange):
         inner = exchange.sums.claim_for(Topology.example(NEIGHBOURS))
         outside = (Role.SERVER, Role.RELAY)  # a client is a silo and all its devices: what hides from one alone is void
-        kept = tuple(
+        unaffected = tuple(
             replace(item, coalition={role: count for role, count in item.coalition.items() if role in outside})
             for item in inner.guarantees
             if any(role in outside for role in item.coalition)
         )
         leaks = tuple(item for item in inner.leaks_by_design if item.role in outside)
-        return Claim((*kept, *HOPWISE_PROMISES), (*leaks, *HOPWISE_LEAKS), inner.assumptions)
+        return Claim((*unaffected, *HOPWISE_PROMISES), (*leaks, *HOPWISE_LEAKS), inner.assumptions)
     parts = [_terms(exchange.terms, clients), _features(exchange, features), _gradients(exchange, features)]
     if exchange.k_min > 1 and (features == HOP2VEC or exchange.sharing is FeatureSharing.QUERIES):
         # What rows that few clients contribute to tell, and to whom.
@@ -110,7 +110,7 @@ def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
             role,
             Circumstance.ANY,
             f"{who} learns how many clients contribute to each row of the gradient, and every client which rows are "
-            f"opened; those that fewer than {exchange.k_min} contribute to are opened by nobody",
+            f"opened; those that fewer than {exchange.k_min} contribute to are never opened",
         )
         parts.append(Claim((), (opening_leak,), ("clients and server follow the protocol",)))
     guarantees = tuple(item for part in parts for item in part.guarantees)
@@ -137,7 +137,7 @@ def _terms(scheme: Scheme | None, clients: int) -> Claim:
         Role.SERVER,
         Circumstance.ANY,
         "all parties learn about how many entries each client's rows of a power have, from the cells it asks for, and "
-        "a bound on degrees; nobody learns how many a single term has",
+        "a bound on degrees; no party learns how many a single term has",
     )
     return Claim(inner.guarantees, (*inner.leaks_by_design, edges, sizes), inner.assumptions)
 
@@ -252,7 +252,7 @@ SPLIT = (0.1, 0.1, 0.8)
 
 CLEAR = "plaintext"
 MASKING = PairwiseMasking()
-"""Adds up what is for the server wherever terms are not in the clear, unless a run says otherwise."""
+"""Adds up what is for the server wherever terms are not in plaintext, unless a run says otherwise."""
 
 OF_ROWS = (
     "pruning", "kept", "sharing", "delivery", "tau", "count_queries", "least_nodes", "pooled", "k_min"
@@ -303,18 +303,18 @@ class FedStructSubject(Subject):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The exchange, the first round of training, and what clients hold in the end."""
         transcript, graph = result.transcript, self.graph
-        what = f"exchange and first round of training, {self.method.features} features"
+        description = f"exchange and first round of training, {self.method.features} features"
         knowledge = self.models.knowledge(graph, self.preset, self.method.features, self.seed)
-        yield structure_run(self.name, what, graph, self.exchange, transcript, knowledge)
+        yield structure_run(self.name, description, graph, self.exchange, transcript, knowledge)
         if isinstance(self.exchange, HopwiseExchange) and Role.RELAY in self.exchange.sums.helpers:
-            yield relay_run(self.name, what, graph, self.exchange, transcript)
+            yield relay_run(self.name, description, graph, self.exchange, transcript)
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their clients."""
         return self.brief(seed=seed, graph=self.graph.redealt(seed), models=SeenModels())
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """The whole training in the clear, for attacks read what clients hold in the end."""
+        """The whole training in plaintext, for attacks read what clients hold in the end."""
         exchange = self.exchange
         clear: Exchange = (
             HopwiseExchange(Plaintext())
@@ -355,7 +355,7 @@ def exchange_of(method: FedStruct, run: Mapping[str, Scheme]) -> Exchange:
     Args:
         method: the choices.
         run: a scheme for "clients" or one for "neighbours", and perhaps one for "server"; the server's sums are masked
-            unless terms are in the clear.
+            unless terms are in plaintext.
 
     Raises:
         InputError: there are both, or neither.

@@ -379,8 +379,8 @@ class ClientModel:
 
     def parameters(self) -> dict[str, Array]:
         """Theta, and learnt structure features as the client has them, float32."""
-        own = self.own_features
-        return {"theta": flat(self.theta), **({} if own is None else {"structure": own})}
+        features = self.own_features
+        return {"theta": flat(self.theta), **({} if features is None else {"structure": features})}
 
     def state(self) -> dict[str, Array]:
         """Parameters, what the optimiser remembers, and where dropout's coins are."""

@@ -23,8 +23,9 @@ class FedStruct(Method):
     """FedStruct: clients exchange structure beforehand and train on sums over all nodes.
 
     How structure is exchanged follows from the topology that a scheme is named for: terms of powers of the adjacency
-    for "clients", embeddings hop by hop for "neighbours", where nobody holds a power. A scheme for "clients" also adds
-    up gradients for owners; one for "server" what the server is told: gradients, losses and counts of right answers.
+    for "clients", embeddings hop by hop for "neighbours", where no party holds a power. A scheme for "clients" also
+    adds up gradients for owners; one for "server" what the server is told: gradients, losses and counts of right
+    answers.
 
     Attributes:
         backbone: graph neural network of a client's own features.
@@ -41,7 +42,7 @@ class FedStruct(Method):
         structure_rate: learning rate of learnt structure features, lambda_s; None takes the preset's.
         pruning: which entries of powers are kept; None takes the public code's where the preset prunes.
         kept: entries kept for each node, p; None takes the preset's.
-        sharing: who holds structure features: everybody, or owners, who answer aggregated queries.
+        sharing: who holds structure features: every party, or owners, who answer aggregated queries.
         delivery: to whom gradients of learnt structure features go.
         count_queries: whether queries are refused by their number, as the paper does, and not by what they span.
         tau: leverage beyond which a query is refused.
@@ -73,7 +74,7 @@ class FedStruct(Method):
         ("capacities", "silo", "silo"): "how many cells each asks for, so about how many entries its sum of terms has",
         ("nodes", "silo", "silo"): "the numbers of own nodes, where shares of powers are pruned",
         ("thresholds", "silo", "silo"): "between which values the least entry of a power that is kept lies",
-        ("structure features", "silo", "silo"): "structure features of own nodes, where everybody holds all of them",
+        ("structure features", "silo", "silo"): "structure features of own nodes, if every silo holds all of them",
         ("query weights", "silo", "silo"): "rows of the combined adjacency, where owners answer queries",
         ("query answers", "silo", "silo"): "weighted sums of own structure embeddings, to others that asked for them",
         ("opened entries", "silo", "silo"): "which of the owner's rows of gradients enough others contribute to",
@@ -152,7 +153,7 @@ class FedStruct(Method):
                 raise InputError(f"{name} must be positive; found {value}")
         _ = self.weights
         queries, pruned = self.sharing == "queries", self.pruning != "none"
-        for names, used, what in (
+        for names, used, option in (
             (("tau", "count_queries", "least_nodes", "pooled"), queries, "sharing by queries"),
             (("tau", "least_nodes"), not self.count_queries, "queries that are not counted"),
             (("kept",), pruned, "pruning"),
@@ -160,7 +161,7 @@ class FedStruct(Method):
         ):
             for name in () if used else names:
                 if getattr(self, name) != getattr(FedStruct, name):
-                    raise InputError(f"{name} must go with {what}; found {getattr(self, name)}")
+                    raise InputError(f"{name} must go with {option}; found {getattr(self, name)}")
 
     def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""

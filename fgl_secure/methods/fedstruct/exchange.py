@@ -83,22 +83,22 @@ def term(
     Returns:
         float64 CSR [n_i, n].
     """
-    whole = sparse.csr_array(edges @ power)
+    product = sparse.csr_array(edges @ power)
     if client_of is None or most_a_client is None:
-        return whole
-    entries = whole.tocoo()
+        return product
+    entries = product.tocoo()
     order = np.lexsort((entries.col, entries.row, -entries.data, client_of[entries.col]))
     owner = client_of[entries.col][order]
     rank = np.arange(len(order)) - np.searchsorted(owner, owner)
     entries_kept = order[rank < most_a_client]
     return sparse.csr_array(
-        (entries.data[entries_kept], (entries.row[entries_kept], entries.col[entries_kept])), shape=whole.shape
+        (entries.data[entries_kept], (entries.row[entries_kept], entries.col[entries_kept])), shape=product.shape
     )
 
 
-def next_rows(own: sparse.csr_array, others: sparse.csr_array, degrees: NDArray[np.float64]) -> sparse.csr_array:
+def next_rows(own_terms: sparse.csr_array, others: sparse.csr_array, degrees: NDArray[np.float64]) -> sparse.csr_array:
     """What client i makes of its own term and the sum of the others: its rows of the next power (Eq. 36)."""
-    return sparse.csr_array(sparse.diags_array(1 / degrees) @ (own + others))
+    return sparse.csr_array(sparse.diags_array(1 / degrees) @ (own_terms + others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Search:
         return np.bincount((bins - (self.prefix << DIGIT_BITS))[inside], minlength=BINS).astype(np.int64)
 
     def after(self, total: Ids, count: int) -> Search:
-        """The part of whoever gets the sum of all histograms: one digit further.
+        """The part of a party that gets the sum of all histograms: one digit further.
 
         Args:
             total: int64 [BINS].
@@ -287,7 +287,7 @@ class RowExchange:
 
 @dataclass(frozen=True, slots=True)
 class HopwiseExchange:
-    """Nobody holds rows of a power: embeddings travel hop by hop.
+    """No party holds rows of a power: embeddings travel hop by hop.
 
     Attributes:
         sums: computes sums over foreign neighbours.
@@ -309,7 +309,7 @@ class NoExchange:
 
     @property
     def schemes(self) -> dict[str, Scheme]:
-        """In the clear."""
+        """In plaintext."""
         return {SERVER: Plaintext()}
 
 

@@ -114,7 +114,7 @@ class FedStructClient(TrainingRounds):
     """One client of FedStruct.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         task: what is trained.
         device: where model compute runs; the CPU by default.
         given: what it need not find out.
@@ -131,18 +131,18 @@ class FedStructClient(TrainingRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         task: FedStructTask,
         *,
         device: torch.device | None = None,
         given: SimulatedInputs | None = None,
     ) -> None:
-        super().__init__(talk, task.preset.epochs, task.preset.selection, None)
+        super().__init__(comm, task.preset.epochs, task.preset.selection, None)
         self._task, self._preset, self._device = task, task.preset, device or torch.device("cpu")
         self._given = given or SimulatedInputs()
-        if not isinstance(task.exchange, NoExchange) and talk.silo.facts.silos < 2:
+        if not isinstance(task.exchange, NoExchange) and comm.silo.facts.silos < 2:
             raise InputError(
-                f"silos must be at least 2, or there is nobody to exchange with; found {talk.silo.facts.silos}"
+                f"silos must be at least 2, or there is no silo to exchange with; found {comm.silo.facts.silos}"
             )
 
     def begin(self) -> None:
@@ -155,8 +155,8 @@ class FedStructClient(TrainingRounds):
             if rows is None:
                 clear, settings = exchange.terms is None, exchange.hops(self._preset)
                 most = settings.most_a_row(self.silo.facts.silos)
-                terms = ClearTerms(self.talk) if clear else SummedTerms(self.talk, most)
-                rows = HopExchange(self.talk, settings, terms).all_hops()
+                terms = ClearTerms(self.comm) if clear else SummedTerms(self.comm, most)
+                rows = HopExchange(self.comm, settings, terms).all_hops()
             assert features is not None, "there is an exchange"
             features = self._exchange_features(exchange, rows, features)
             self.kept |= under("rows", matrix_arrays(rows))
@@ -168,9 +168,9 @@ class FedStructClient(TrainingRounds):
         """What the client goes on with of features, once they are exchanged or queries are asked."""
         if exchange.sharing is FeatureSharing.SHARED:
             return self._everybodys(features)
-        owners = exchanged_owners(self.talk)
+        owners = exchanged_owners(self.comm)
         width = self._preset.structure_width if self._preset.structure_hidden is not None else self.silo.facts.classes
-        answering = ask(self.talk, rows, owners, exchange.rule, pooled=exchange.pooled, width=width)
+        answering = ask(self.comm, rows, owners, exchange.rule, pooled=exchange.pooled, width=width)
         self.kept |= {"owners": owners, **under("answering", answering.state())}
         return features
 
@@ -184,7 +184,7 @@ class FedStructClient(TrainingRounds):
     def _everybodys(self, features: Table) -> Table:
         """The features of all nodes [n, d_s], from own ones, which all others are told, and theirs."""
         silo, facts, names = self.silo, self.silo.facts, dict[int, Ids]()
-        received = self.talk.exchange(
+        received = self.comm.exchange(
             Phase.STRUCTURE_FEATURES, dict.fromkeys(silo.others, _node_rows(silo.nodes, features))
         )
         table = np.empty((facts.nodes, features.shape[1]), dtype=np.float32)
@@ -219,23 +219,23 @@ class FedStructClient(TrainingRounds):
         if isinstance(exchange, NoExchange):
             return None
         if isinstance(exchange, HopwiseExchange):
-            return Hopwise(self.talk, self._preset.hops, self._device, self._preset.betas)
+            return Hopwise(self.comm, self._preset.hops, self._device, self._preset.betas)
         rows = self._given.rows
         if rows is None:
             rows = matrix_from(within("rows", self.kept))
         if exchange.sharing is FeatureSharing.SHARED:
             return HeldRows(rows, self._device)
         answering, owners = Answering.restore(within("answering", self.kept)), self.kept["owners"]
-        return Queries(self.talk, rows, owners, answering, self._sums(exchange), self._device)
+        return Queries(self.comm, rows, owners, answering, self._sums(exchange), self._device)
 
     def _sums(self, exchange: RowExchange) -> RowSums:
         if exchange.delivery is GradientDelivery.OWNER:
-            return SumsByOwners(self.talk, self.kept["owners"], exchange.k_min)
-        return SumsByServer(self.talk, exchange.k_min)
+            return SumsByOwners(self.comm, self.kept["owners"], exchange.k_min)
+        return SumsByServer(self.comm, exchange.k_min)
 
     def train(self, number: int) -> Figures:
         """The client's loss, the sum of all gradients, and one step of all."""
-        self._tell_features(number)
+        self._send_features(number)
         counts = self._counts(number)
         self.model.train()
         self.model.forget()
@@ -246,7 +246,7 @@ class FedStructClient(TrainingRounds):
             self.structure.backward(loss)
         theta = self.model.gradient()
         row, parts = np.append(theta, float(loss.detach())), (len(theta),)
-        server_sums, sums = self.talk.server(row, counts, parts=parts)
+        server_sums, sums = self.comm.server(row, counts, parts=parts)
         self.model.step(server_sums[:-1], self._structure_step())
         return Figures(float(server_sums[-1]), sums, counts, self._score(sums, number))
 
@@ -262,10 +262,10 @@ class FedStructClient(TrainingRounds):
 
     def judge(self, number: int) -> Figures:
         """Scores the model as it is after the last round, and what the client then holds is taken down."""
-        self._tell_features(number)
+        self._send_features(number)
         counts = self._counts(number)
-        with self.talk.evaluation():
-            _, sums = self.talk.server(np.empty(0), counts)
+        with self.comm.evaluation():
+            _, sums = self.comm.server(np.empty(0), counts)
         self._note_features()
         return Figures(0.0, sums, counts, self._score(sums, number))
 
@@ -279,7 +279,7 @@ class FedStructClient(TrainingRounds):
         if not (number and self._preset.selection is not None) and number != self._preset.epochs:
             return np.zeros(COUNTS + 2, dtype=np.int64)
         self.model.train(False)
-        with self.talk.evaluation():
+        with self.comm.evaluation():
             counts = counts_of(self.silo, self.scores().argmax(dim=1).cpu().numpy())
         right, tested = counts[2:].tolist()
         by_nodes = self._preset.averaging is AccuracyAveraging.NODES
@@ -298,7 +298,7 @@ class FedStructClient(TrainingRounds):
         scale = 1 if self._preset.averaging is AccuracyAveraging.POOLED else SHARE
         return units / (scale * weight) if weight else float("nan")
 
-    def _tell_features(self, number: int) -> None:
+    def _send_features(self, number: int) -> None:
         """Owners tell all other clients what they have updated, as Algorithm 2 has it."""
         if number and self._task.owners_step and self.model.own_features is not None:
             self.model.take_features(self._everybodys(self.model.own_features))
@@ -307,9 +307,9 @@ class FedStructClient(TrainingRounds):
         table = self._full_table()
         if table is None:
             return
-        own, others = self.silo.nodes, np.setdiff1d(np.arange(self.silo.facts.nodes), self.silo.nodes)
-        self.talk.note(SHARED_FEATURES, lambda: _node_rows(others, table[others]), final=True)
-        self.talk.note(OWN_FEATURES, lambda: _node_rows(own, table[own]), final=True)
+        own_nodes, others = self.silo.nodes, np.setdiff1d(np.arange(self.silo.facts.nodes), self.silo.nodes)
+        self.comm.note(SHARED_FEATURES, lambda: _node_rows(others, table[others]), final=True)
+        self.comm.note(OWN_FEATURES, lambda: _node_rows(own_nodes, table[own_nodes]), final=True)
 
     def _full_table(self) -> Table | None:
         """The features of all nodes, where the client holds them."""
@@ -338,8 +338,8 @@ class FedStructClient(TrainingRounds):
         """Features as they were exchanged; of learnt ones the shape alone, for the model remembers them."""
         if isinstance(self._task.exchange, NoExchange) or "features" in self.kept:
             return self.kept.get("features")
-        own = first_features(self.silo, self._preset, self._task.seed)
-        return np.zeros((self.silo.facts.nodes, own.shape[1]), np.float32) if self._task.shares else own
+        features = first_features(self.silo, self._preset, self._task.seed)
+        return np.zeros((self.silo.facts.nodes, features.shape[1]), np.float32) if self._task.shares else features
 
 
 def _own_features(silo: Silo, task: FedStructTask) -> Table:
@@ -393,8 +393,8 @@ def clients_of(
         if not isinstance(task.exchange, NoExchange):
             note_own_graph(channel, graph)
 
-    def make(talk: Collectives, _coins: Coins) -> FedStructClient:
-        return kind(talk, task, device=device, given=tell(talk.silo))
+    def make(comm: Collectives, _coins: Coins) -> FedStructClient:
+        return kind(comm, task, device=device, given=tell(comm.silo))
 
     task_of_run = Task(make, task.exchange.schemes, task.preset.epochs, graph.num_classes, crossing=hopwise)
     show = None if shown is None else lambda programs: shown(cast("tuple[FedStructClient, ...]", programs))

@@ -2,7 +2,7 @@
 
 Client i ends with its own rows of A^^L, where A^ = D~^-1 (A + I). For each hop, client k computes its term
 B_ik = A~_k^[i] (A^^(l-1))^[k] from the edges between i's nodes and its own, which both know, and from its rows of the
-power before; client i adds the terms up and divides by its degrees. In the clear every client sends its term to i. Else
+power before; client i adds the terms up and divides by its degrees. In plaintext every client sends its term to i. Else
 i asks for room, and gets the sum of the terms as vectors (`sketched_terms`) that are added up under a scheme.
 """
 
@@ -78,18 +78,18 @@ class ClearTerms(TermSums):
     """Every client sends the entries of its terms to whom they are for, as published: single terms are visible.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
     """
 
-    def __init__(self, talk: Collectives) -> None:
-        self._talk, facts = talk, talk.silo.facts
-        self._shape = len(talk.silo.nodes), facts.nodes
+    def __init__(self, comm: Collectives) -> None:
+        self._comm, facts = comm, comm.silo.facts
+        self._shape = len(comm.silo.nodes), facts.nodes
 
     def sum(self, terms: Terms, hop: int) -> sparse.csr_array:
         """An entry is (position of the row among the receiver's nodes, column, value)."""
-        result = self._talk.exchange(Phase.HOP_ENTRIES, {i: entries_of(part) for i, part in terms.items()}, layer=hop)
+        result = self._comm.exchange(Phase.HOP_ENTRIES, {i: entries_of(part) for i, part in terms.items()}, layer=hop)
         total = sparse.csr_array(self._shape)
-        for silo in self._talk.silo.others:
+        for silo in self._comm.silo.others:
             total = sparse.csr_array(total + term_of(result[silo], silo, self._shape))
         return total
 
@@ -138,8 +138,8 @@ class _TermRange:
 
     def splits(self, shape: tuple[int, int], precision: int | None) -> bool:
         """Whether positions are sent in two parts: where one number would leave too few bits for the values."""
-        whole = 2 * self.terms * self.largest_degree * shape[0] * shape[1]
-        return bool(self.limit // whole < 2 ** (precision or FEWEST_FRACTION_BITS))
+        largest = 2 * self.terms * self.largest_degree * shape[0] * shape[1]
+        return bool(self.limit // largest < 2 ** (precision or FEWEST_FRACTION_BITS))
 
     def bits(self, shape: tuple[int, int], precision: int | None, scheme: str) -> int:
         """Bits behind the binary point for terms of a shape: those requested, or as many as fit.
@@ -162,7 +162,7 @@ LEAST_GROWTH, DAMPING = 1.15, 0.75
 """A receiver asks for at least so much more than it had last time; and rows fill up, so that growth slows down."""
 
 
-def _room_for(before: tuple[int, int] | None, rows: int, most_a_row: int | None) -> int:
+def _reserve_entries(before: tuple[int, int] | None, rows: int, most_a_row: int | None) -> int:
     """Entries that a receiver asks room for: as many as the last growth leads to, with a quarter to spare.
 
     Args:
@@ -209,30 +209,30 @@ class SummedTerms(TermSums):
 
     A sketch of the sum is the sum of the sketches, and the receiver reads nothing from it but the sum. It asks for a
     number of cells; where the sum has more entries it asks again for twice as many, and where a dense matrix is smaller
-    it asks for that. So all parties learn about how many entries the sum has, and nobody learns how many a term has.
+    it asks for that. So all parties learn about how many entries the sum has, and no party learns how many a term has.
 
     Seeds of tables are public and follow from hop, attempt and receiver, so that a round is the same when it is run
     again: a table hides nothing, and a graph that happens to collide under one seed is read under the next.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         most_a_row: a public bound on the entries of a row of the sum, as pruning of shares gives one; None for none.
         dense: whether to send all entries even where a table is smaller, to compare.
     """
 
-    def __init__(self, talk: Collectives, most_a_row: int | None = None, *, dense: bool = False) -> None:
-        self._talk, self._most, self._dense = talk, most_a_row, dense
-        facts = talk.silo.facts
+    def __init__(self, comm: Collectives, most_a_row: int | None = None, *, dense: bool = False) -> None:
+        self._comm, self._most, self._dense = comm, most_a_row, dense
+        facts = comm.silo.facts
         self._sizes, self._nodes = facts.sizes, facts.nodes
-        self._range = _TermRange(talk.clients_limit, facts.silos - 1, facts.largest_degree + 1)
+        self._range = _TermRange(comm.clients_limit, facts.silos - 1, facts.largest_degree + 1)
         self.entries: tuple[int, int] | None = None
         """Entries of the last two sums: they say for how many to ask room next."""
 
     def sum(self, terms: Terms, hop: int) -> sparse.csr_array:
         """All clients' sums side by side, until each has read its own."""
-        me, result = self._talk.silo.silo, sparse.csr_array((self._sizes[self._talk.silo.silo], self._nodes))
+        me, result = self._comm.silo.silo, sparse.csr_array((self._sizes[self._comm.silo.silo], self._nodes))
         units = {i: _in_fixed_point(part, self.bits(i)) for i, part in terms.items()}
-        room = _room_for(self.entries, self._sizes[me], self._most)
+        room = _reserve_entries(self.entries, self._sizes[me], self._most)
         for attempt in range(ATTEMPTS):
             capacities = self._exchange_room(room, hop, attempt)
             plans = {
@@ -243,7 +243,7 @@ class SummedTerms(TermSums):
             if not plans:
                 return result
             vectors = {i: self._length(i, plans[i]) if i == me else _packed_term(units[i], plans[i]) for i in plans}
-            total = self._talk.clients(vectors, max(self._bound(i, plans[i]) for i in plans))
+            total = self._comm.clients(vectors, max(self._bound(i, plans[i]) for i in plans))
             if me not in plans:
                 continue
             try:
@@ -266,13 +266,13 @@ class SummedTerms(TermSums):
 
     def _exchange_room(self, room: int, hop: int, attempt: int) -> list[int]:
         """Tells all others for how much room this client asks; what each client asks for."""
-        me, capacity = self._talk.silo.silo, NOTHING_WANTED
+        me, capacity = self._comm.silo.silo, NOTHING_WANTED
         if room:
             split = self._range.splits(self._shape(me), None)
             plan = LinearSketch.for_entries(self._shape(me), room, seed=_seed_of(hop, attempt, me), split=split)
             capacity = DENSE if self._dense or plan.length >= self._length(me, None) else plan.third
-        others = self._talk.silo.others
-        received = self._talk.exchange(Phase.CAPACITIES, dict.fromkeys(others, np.array([[capacity]])), layer=hop)
+        others = self._comm.silo.others
+        received = self._comm.exchange(Phase.CAPACITIES, dict.fromkeys(others, np.array([[capacity]])), layer=hop)
         for silo in others:
             if received[silo].shape != (1, 1) or not NOTHING_WANTED <= received[silo][0, 0] <= self._length(silo, None):
                 raise ProtocolError(f"silo {silo} must ask for room up to that of a dense matrix; it does not")
@@ -333,8 +333,8 @@ class EdgeBlocks:
             return self.inside()
         source, target = silo.edges[:, silo.inside[1]]
         silos, places = silo.owners(source)
-        theirs = silos == receiver
-        return _ones(places[theirs], silo.local(target[theirs]), (silo.facts.sizes[receiver], len(silo.nodes)))
+        mask = silos == receiver
+        return _ones(places[mask], silo.local(target[mask]), (silo.facts.sizes[receiver], len(silo.nodes)))
 
 
 def _ones(rows: Ids, columns: Ids, shape: tuple[int, int]) -> sparse.csr_array:
@@ -347,7 +347,7 @@ class HopExchange:
     """The exchange of one client.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         settings: which power, and which entries are kept.
         sums: how the client gets the sum of the others' terms.
 
@@ -355,10 +355,10 @@ class HopExchange:
         rows: float64 CSR [m, n], its rows of the last power that is finished.
     """
 
-    def __init__(self, talk: Collectives, settings: HopSettings, sums: TermSums) -> None:
-        self._talk, self._silo, self._settings, self._sums = talk, talk.silo, settings, sums
-        self._edges = EdgeBlocks(talk.silo)
-        self._owners = exchanged_owners(talk) if settings.pruning is Pruning.SHARES else None
+    def __init__(self, comm: Collectives, settings: HopSettings, sums: TermSums) -> None:
+        self._comm, self._silo, self._settings, self._sums = comm, comm.silo, settings, sums
+        self._edges = EdgeBlocks(comm.silo)
+        self._owners = exchanged_owners(comm) if settings.pruning is Pruning.SHARES else None
         self.rows = self._edges.first_power()
         self._note(1)
 
@@ -372,7 +372,7 @@ class HopExchange:
             combined = self.rows if betas is None else sparse.csr_array(combined + betas[hop] * self.rows)
         if betas is not None:
             combined.eliminate_zeros()
-        self._talk.note(COMBINED_ROWS, lambda: entries_of(combined, self._silo.nodes))
+        self._comm.note(COMBINED_ROWS, lambda: entries_of(combined, self._silo.nodes))
         return combined
 
     def _itself(self) -> sparse.csr_array:
@@ -383,11 +383,11 @@ class HopExchange:
     def hop(self, number: int) -> None:
         """From the rows of one power to those of the next, number 2 or more."""
         terms = {i: self._term(i) for i in range(self._silo.facts.silos)}
-        own = terms.pop(self._silo.silo)
-        self.rows = next_rows(own, self._sums.sum(terms, number), self._edges.degrees)
+        own_terms = terms.pop(self._silo.silo)
+        self.rows = next_rows(own_terms, self._sums.sum(terms, number), self._edges.degrees)
         self._note(number)  # what pruning leaves out now, its client has seen
         if self._settings.pruning is Pruning.MATRIX:
-            self.rows = jointly_pruned(self._talk, self.rows, self._settings.kept * self._silo.facts.nodes, number)
+            self.rows = jointly_pruned(self._comm, self.rows, self._settings.kept * self._silo.facts.nodes, number)
 
     def _term(self, receiver: int) -> sparse.csr_array:
         edges, facts = self._edges.to(receiver), self._silo.facts
@@ -396,17 +396,17 @@ class HopExchange:
         return term(edges, self.rows, self._owners, -(-self._settings.kept // facts.silos) * facts.sizes[receiver])
 
     def _note(self, hop: int) -> None:
-        self._talk.note(HOP_ROWS, lambda: entries_of(self.rows, self._silo.nodes), layer=hop)
+        self._comm.note(HOP_ROWS, lambda: entries_of(self.rows, self._silo.nodes), layer=hop)
 
 
-def exchanged_owners(talk: Collectives) -> Ids:
+def exchanged_owners(comm: Collectives) -> Ids:
     """Clients tell each other the numbers of their nodes; int64 [n], whose node each is.
 
     Raises:
         ProtocolError: a client names a node that there is not, or another's.
     """
-    silo, facts = talk.silo, talk.silo.facts
-    owners = talk.exchange(Phase.NODES, dict.fromkeys(silo.others, silo.nodes[:, None]))
+    silo, facts = comm.silo, comm.silo.facts
+    owners = comm.exchange(Phase.NODES, dict.fromkeys(silo.others, silo.nodes[:, None]))
     return owners_of(silo, {other: owners[other][:, 0] for other in silo.others}, facts.nodes)
 
 
@@ -428,7 +428,7 @@ def _in_units(values: NDArray[np.float64]) -> Ids:
     return units
 
 
-def jointly_pruned(talk: Collectives, rows: sparse.csr_array, count: int, hop: int) -> sparse.csr_array:
+def jointly_pruned(comm: Collectives, rows: sparse.csr_array, count: int, hop: int) -> sparse.csr_array:
     """Keeps the `count` largest entries of all clients' rows, or fewer where several are equal to the least of them.
 
     In three rounds every client counts its entries by twelve more bits of their value; the sums of these histograms go
@@ -436,28 +436,28 @@ def jointly_pruned(talk: Collectives, rows: sparse.csr_array, count: int, hop: i
     all entries around it, and by all clients the threshold.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         rows: CSR [m, n], of this client.
         count: of all clients together.
         hop: of the power.
     """
-    units, search, finds = _in_units(rows.data), Search(), talk.silo.silo == FINDER
+    units, search, finds = _in_units(rows.data), Search(), comm.silo.silo == FINDER
     while search.least is None:
         histogram = search.histogram(units)
-        total = talk.clients({FINDER: BINS if finds else histogram}, MOST_ENTRIES)
+        total = comm.clients({FINDER: BINS if finds else histogram}, MOST_ENTRIES)
         search = search.after(histogram + total, count) if finds else search
         search_state = np.array([[search.digit, search.prefix, UNKNOWN if search.least is None else search.least]])
-        messages = dict.fromkeys(talk.silo.others, search_state if finds else search_state[:0])
-        received = talk.exchange(Phase.THRESHOLDS, messages, layer=hop)
+        messages = dict.fromkeys(comm.silo.others, search_state if finds else search_state[:0])
+        received = comm.exchange(Phase.THRESHOLDS, messages, layer=hop)
         search = search if finds else _parse_search(received[FINDER])
-    row, kept = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), units >= search.least
-    return sparse.csr_array((rows.data[kept], (row[kept], rows.indices[kept])), shape=rows.shape)
+    row, mask = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr)), units >= search.least
+    return sparse.csr_array((rows.data[mask], (row[mask], rows.indices[mask])), shape=rows.shape)
 
 
 def _parse_search(words: Ids) -> Search:
     if words.shape != (1, 3):
-        raise ProtocolError(f"silo {FINDER} must tell one threshold; found {len(words)}")
+        raise ProtocolError(f"silo {FINDER} must send one threshold; found {len(words)}")
     digit, prefix, least = words[0].tolist()
     if not 0 <= digit <= DIGITS or (digit == DIGITS and least == UNKNOWN) or prefix < 0 or least < UNKNOWN:
-        raise ProtocolError(f"silo {FINDER} must tell a threshold, or another of {DIGITS} digits; it does not")
+        raise ProtocolError(f"silo {FINDER} must send a threshold, or another of {DIGITS} digits; it does not")
     return Search(digit, prefix, 0, None if least == UNKNOWN else least)

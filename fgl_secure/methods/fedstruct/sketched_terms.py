@@ -1,4 +1,4 @@
-"""Terms of FedStruct's exchange (App. D) as vectors of integers: what sender and receiver compute, whoever adds up.
+"""Terms of FedStruct's exchange (App. D) as vectors of integers: what sender and receiver compute.
 
 Entries in fixed point go into a linear sketch whose size the receiver asks for, or into a dense vector where that is
 smaller; the receiver reads the sum of all terms from the sum of the vectors, and nothing else.
@@ -132,13 +132,13 @@ class LinearSketch:
 
 
 @njit()
-def _cell(key: int, which: int, third: int, seed: int) -> int:
+def _cell(key: int, hash_number: int, third: int, seed: int) -> int:
     """The cell of a key in one third of the table: splitmix64 of key and seed, which spreads keys evenly."""
-    x = np.uint64(key) + seed + np.uint64(which + 1) * np.uint64(0x9E3779B97F4A7C15)
+    x = np.uint64(key) + seed + np.uint64(hash_number + 1) * np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     x = x ^ (x >> np.uint64(31))
-    return which * third + np.int64((x >> np.uint64(1)) % np.uint64(third))  # type: ignore[return-value]
+    return hash_number * third + np.int64((x >> np.uint64(1)) % np.uint64(third))  # type: ignore[return-value]
 
 
 @njit()
@@ -147,8 +147,8 @@ def _add(
 ) -> None:
     for e in range(len(values)):
         key = rows[e] * width + columns[e]
-        for which in range(HASHES):
-            cell = _cell(key, which, third, seed)
+        for hash_number in range(HASHES):
+            cell = _cell(key, hash_number, third, seed)
             table[0, cell] += values[e]
             if split:
                 table[1, cell] += values[e] * rows[e]
@@ -196,8 +196,8 @@ def _peel(
             value = table[0, waiting[index]]
             keys[result], values[result] = key, value
             result += 1
-            for which in range(HASHES):
-                cell = _cell(key, which, third, seed)
+            for hash_number in range(HASHES):
+                cell = _cell(key, hash_number, third, seed)
                 table[0, cell] -= value
                 if split:
                     table[1, cell] -= value * (key // width)

@@ -36,7 +36,8 @@ STRUCTURE_SUM = "structure gradient sum"
 """What the server is left with of the gradients of structure: the sum float64 [1, n d], row after row."""
 
 CONTRIBUTORS = "contributors"
-"""What whoever is entitled to a sum of rows learns beside it: how many clients contribute to each, int64 [1, n]."""
+"""What a party that is entitled to a sum of rows learns beside it: how many clients contribute to each, int64 [1,
+n]."""
 
 Rows = NDArray[np.floating[Any]]
 
@@ -45,16 +46,16 @@ class RowSums(ABC):
     """Sums of a matrix [n, d] of each client, of which rows that few clients contribute to stay closed.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         k_min: fewest clients that a row is opened for; 1 opens all, without marks.
 
     Raises:
         InputError: no row can have so many contributors.
     """
 
-    def __init__(self, talk: Collectives, k_min: int = 1) -> None:
-        self._talk, self._silo = talk, talk.silo
-        self._needed = 1 if k_min == 1 else talk.required_markers(self._topology, k_min)
+    def __init__(self, comm: Collectives, k_min: int = 1) -> None:
+        self._comm, self._silo = comm, comm.silo
+        self._needed = 1 if k_min == 1 else comm.required_markers(self._topology, k_min)
 
     @property
     @abstractmethod
@@ -76,12 +77,12 @@ class SumsByServer(RowSums):
     def all(self, rows: Rows) -> Floats:
         """The whole sum, float64 [n, d]; rows that stay closed are 0."""
         if self._needed > 1:
-            grid = self._talk.gradient_grid
-            exponent = self._talk.exponent(largest_magnitude(rows), grid.bound)
+            grid = self._comm.gradient_grid
+            exponent = self._comm.exponent(largest_magnitude(rows), grid.bound)
             marks = (grid.encode(shrunk(rows.astype(np.float64), exponent)) != 0).any(axis=1)
-            opened = self._talk.enough(marks, self._needed, CONTRIBUTORS)
+            opened = self._comm.enough(marks, self._needed, CONTRIBUTORS)
             rows = _zero_closed(rows, opened)
-        total, _ = self._talk.server(rows.reshape(-1), output=STRUCTURE_SUM)
+        total, _ = self._comm.server(rows.reshape(-1), output=STRUCTURE_SUM)
         return total.reshape(rows.shape)
 
     def own(self, rows: Rows) -> Floats:
@@ -95,15 +96,15 @@ class SumsByOwners(RowSums):
     Rows are sent for all nodes of the owner, zero or not, so that their number tells nothing.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         owners: int64 [n], whose node each is.
         k_min: fewest other clients that a row is opened for.
     """
 
-    def __init__(self, talk: Collectives, owners: Ids, k_min: int = 1) -> None:
-        super().__init__(talk, k_min)
-        self._nodes = [np.flatnonzero(owners == silo) for silo in range(talk.silo.facts.silos)]
-        self._grid = talk.clients_grid
+    def __init__(self, comm: Collectives, owners: Ids, k_min: int = 1) -> None:
+        super().__init__(comm, k_min)
+        self._nodes = [np.flatnonzero(owners == silo) for silo in range(comm.silo.facts.silos)]
+        self._grid = comm.clients_grid
 
     @property
     def _topology(self) -> str:
@@ -112,14 +113,14 @@ class SumsByOwners(RowSums):
     def own(self, rows: Rows) -> Floats:
         """See `RowSums.own`."""
         me, width = self._silo.silo, rows.shape[1]
-        exponent = self._talk.exponent(largest_magnitude(rows), self._grid.bound)
+        exponent = self._comm.exponent(largest_magnitude(rows), self._grid.bound)
         parts = [shrunk(rows[nodes], exponent) for nodes in self._nodes]
         if self._needed > 1:
             parts = [_zero_closed(*pair) for pair in zip(parts, self._open_rows(parts), strict=True)]
         terms: dict[int, Ids | int] = {
             silo: self._grid.encode(part.reshape(-1).astype(np.float64)) for silo, part in enumerate(parts)
         }
-        total = self._talk.clients({**terms, me: parts[me].size}, self._grid.largest)
+        total = self._comm.clients({**terms, me: parts[me].size}, self._grid.largest)
         others = shrunk(self._grid.decode(total), -exponent)
         summed: Floats = others.reshape(-1, width) + rows[self._nodes[me]]
         return summed
@@ -131,13 +132,13 @@ class SumsByOwners(RowSums):
             silo: (self._grid.encode(part.astype(np.float64)) != 0).any(axis=1).astype(np.int64)
             for silo, part in enumerate(parts)
         }
-        enough = self._talk.clients({**marks, me: sizes[me]}, 1, CONTRIBUTORS) >= self._needed
+        enough = self._comm.clients({**marks, me: sizes[me]}, 1, CONTRIBUTORS) >= self._needed
         bits = np.packbits(np.pad(enough, (0, max(sizes) - len(enough))))[None]
-        received = self._talk.exchange(Phase.OPENED, dict.fromkeys(self._silo.others, bits))
+        received = self._comm.exchange(Phase.OPENED, dict.fromkeys(self._silo.others, bits))
         received[me] = np.packbits(np.ones((1, max(sizes)), dtype=np.bool_), axis=1)
         for silo, bits_of_silo in enumerate(received):
             if bits_of_silo.shape != bits.shape:
-                raise ProtocolError(f"silo {silo} must tell which of its {sizes[silo]} rows are open; it does not")
+                raise ProtocolError(f"silo {silo} must state which of its {sizes[silo]} rows are open; it does not")
         return [
             np.unpackbits(bits_of_silo[0])[:size].astype(np.bool_)
             for bits_of_silo, size in zip(received, sizes, strict=True)
@@ -198,19 +199,19 @@ class Hopwise(StructureEmbedding):
     hears of.
 
     Args:
-        talk: the collectives of the run, whose sums over neighbours cross clients.
+        comm: the collectives of the run, whose sums over neighbours cross clients.
         hops: L_s, at least 1.
         device: where model compute runs.
         betas: weights of the embeddings after 0 to L_s hops in their sum; None takes those after the last alone.
     """
 
     def __init__(
-        self, talk: Collectives, hops: int, device: torch.device | None = None, betas: tuple[float, ...] | None = None
+        self, comm: Collectives, hops: int, device: torch.device | None = None, betas: tuple[float, ...] | None = None
     ) -> None:
-        self._talk, self._hops, self._nodes, self._betas = talk, hops, talk.silo.nodes, betas
-        inside = EdgeBlocks(talk.silo).inside()
+        self._comm, self._hops, self._nodes, self._betas = comm, hops, comm.silo.nodes, betas
+        inside = EdgeBlocks(comm.silo).inside()
         self._inside = SparseMatrix(inside, device)
-        degrees = (inside.sum(axis=1) + talk.message_counts).astype(np.float32)
+        degrees = (inside.sum(axis=1) + comm.message_counts).astype(np.float32)
         self._degrees = torch.from_numpy(degrees[:, None]).to(device)
 
     def combine(self, embeddings: torch.Tensor) -> torch.Tensor:
@@ -220,7 +221,7 @@ class Hopwise(StructureEmbedding):
             outgoing: torch.Tensor = _GradientTap.apply(z, self, hop)  # type: ignore[no-untyped-call]
             self.note(OWN_HOP_ROWS, hop, z)
             carry = z if total is None else torch.cat([z, total], dim=1)
-            carried, foreign = self._talk.neighbours(outgoing, carry=carry, layer=hop)
+            carried, foreign = self._comm.neighbours(outgoing, carry=carry, layer=hop)
             self.note(HOP_SUMS, hop, foreign)
             z = (self._inside(carried[:, : foreign.shape[1]]) + foreign) / self._degrees
             if self._betas is not None:
@@ -229,11 +230,11 @@ class Hopwise(StructureEmbedding):
 
     def backward(self, loss: torch.Tensor) -> None:
         """As many messages, reversed."""
-        self._talk.backward(loss)
+        self._comm.backward(loss)
 
     def note(self, name: str, hop: int, rows: torch.Tensor) -> None:
         """Takes down rows [m, c] behind the numbers of own nodes."""
-        self._talk.note(name, lambda: _by_node(self._nodes, rows), layer=hop)
+        self._comm.note(name, lambda: _by_node(self._nodes, rows), layer=hop)
 
 
 def _by_node(nodes: Array, rows: torch.Tensor) -> Array:
@@ -299,7 +300,7 @@ class Answering:
 
 
 def ask(
-    talk: Collectives, rows: sparse.csr_array, owners: Ids, rule: AuditRule | None, *, pooled: bool, width: int
+    comm: Collectives, rows: sparse.csr_array, owners: Ids, rule: AuditRule | None, *, pooled: bool, width: int
 ) -> Answering:
     """Client i sends client j the weights A-bar_vu of j's nodes u, and every client decides what it will answer.
 
@@ -308,23 +309,23 @@ def ask(
     embeddings. Labelled nodes ask first, in messages of their own.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         rows: CSR [m, n], A-bar as the client holds it.
         owners: int64 [n], whose node each is.
         rule: when a client refuses; None counts queries as the paper does, with `width` columns a feature.
         pooled: whether clients assume that all others pool their answers, and audit them as one.
         width: d_s of the paper's rule, c where the embeddings themselves are learnt.
     """
-    silo = talk.silo
+    silo = comm.silo
     entries = entries_of(rows, silo.nodes)
     owner_of_entry = owners[entries[:, 1].astype(np.int64)]
     abroad = owner_of_entry != silo.silo
-    talk.note(OWN_QUERIES, lambda: np.column_stack([owner_of_entry[abroad], entries[abroad]]))
+    comm.note(OWN_QUERIES, lambda: np.column_stack([owner_of_entry[abroad], entries[abroad]]))
     labelled = silo.train[silo.local(entries[:, 0].astype(np.int64))]
     parts = []
-    for number, some in enumerate((labelled, ~labelled)):
-        queries = {other: entries[some & (owner_of_entry == other)] for other in silo.others}
-        received = talk.exchange(Phase.QUERY_WEIGHTS, queries, layer=number)
+    for number, mask in enumerate((labelled, ~labelled)):
+        queries = {other: entries[mask & (owner_of_entry == other)] for other in silo.others}
+        received = comm.exchange(Phase.QUERY_WEIGHTS, queries, layer=number)
         parts.append([_queries(silo, asker, received[asker]) for asker in silo.others])
     # Audits queries in their order: those of labelled nodes first, of each kind by node.
     nodes, askers = (np.concatenate([item[place] for part in parts for item in part]) for place in (0, 1))
@@ -342,12 +343,12 @@ def ask(
 
 def _queries(silo: Silo, asker: int, entries: Floats) -> tuple[Ids, Ids, sparse.csr_array]:
     """Nodes that a client asks for, ascending, who asks, and the weights of own nodes, CSR [q, m]."""
-    whole = entries[:, :2].astype(np.int64) if np.isfinite(entries).all() else np.full((1, 2), -1)
-    if not np.isin(whole[:, 1], silo.nodes).all() or ((whole < 0) | (whole >= silo.facts.nodes)).any():
+    pairs = entries[:, :2].astype(np.int64) if np.isfinite(entries).all() else np.full((1, 2), -1)
+    if not np.isin(pairs[:, 1], silo.nodes).all() or ((pairs < 0) | (pairs >= silo.facts.nodes)).any():
         raise ProtocolError(f"silo {asker} must ask with finite weights for nodes that are asked; it does not")
-    nodes, query = np.unique(whole[:, 0], return_inverse=True)
+    nodes, query = np.unique(pairs[:, 0], return_inverse=True)
     shape = len(nodes), len(silo.nodes)
-    weights = sparse.csr_array((entries[:, 2], (query, silo.local(whole[:, 1]))), shape=shape)
+    weights = sparse.csr_array((entries[:, 2], (query, silo.local(pairs[:, 1]))), shape=shape)
     return nodes, np.full(len(nodes), asker), weights
 
 
@@ -374,7 +375,7 @@ class Queries(StructureEmbedding):
     nodes as sums over clients; each goes on from its own g(s_u).
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         rows: CSR [m, n], A-bar as the client holds it.
         owners: int64 [n], whose node each is.
         answering: what the client answers.
@@ -384,16 +385,16 @@ class Queries(StructureEmbedding):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         rows: sparse.csr_array,
         owners: Ids,
         answering: Answering,
         sums: RowSums,
         device: torch.device | None = None,
     ) -> None:
-        self._talk, self._silo, self._sums, self._device = talk, talk.silo, sums, device
+        self._comm, self._silo, self._sums, self._device = comm, comm.silo, sums, device
         self._entries, self._owners, self.answering = rows.tocoo(), owners, answering
-        self._inside = SparseMatrix(rows[:, talk.silo.nodes], device)
+        self._inside = SparseMatrix(rows[:, comm.silo.nodes], device)
         self._weights = to_torch(answering.weights, device)
         self._answered = np.zeros((0, 0), dtype=np.bool_)
         self._used = self._inside
@@ -405,9 +406,9 @@ class Queries(StructureEmbedding):
         own_answers = np.column_stack([answering.nodes, product(self._weights, values).cpu().numpy()]).astype(
             np.float32
         )
-        self._talk.note(SECRETS, lambda: values.cpu().numpy().astype(np.float64), devices=True)
+        self._comm.note(SECRETS, lambda: values.cpu().numpy().astype(np.float64), devices=True)
         messages = {other: own_answers[answering.askers == other] for other in self._silo.others}
-        received = self._talk.exchange(Phase.QUERY_ANSWERS, messages)
+        received = self._comm.exchange(Phase.QUERY_ANSWERS, messages)
         z, answered = self._inside(values), np.zeros((len(values), len(received)), dtype=np.bool_)
         for other in self._silo.others:
             # Places of own nodes, and answers for them [q, c].

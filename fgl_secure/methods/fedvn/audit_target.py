@@ -97,33 +97,33 @@ class TrainingSetting:
         return clients_of(self.sets, scheme, self.preset, seed=self.seed, device=self.device, passing=self.passing)
 
 
-def recorded_rounds(setting: TrainingSetting, scheme: Scheme, label: str, what: str, most: int = ROUNDS) -> RecordedRun:
+def recorded_rounds(setting: TrainingSetting, scheme: Scheme, label: str, text: str, most: int = ROUNDS) -> RecordedRun:
     """The first rounds of training and no others, recorded, under repeatable coins.
 
     Args:
         setting: how to train.
         scheme: how summands are summed.
         label: what the scheme is called.
-        what: what was exchanged, in words.
+        text: what was exchanged, in words.
         most: rounds, where the preset has as many.
     """
     job = setting.brief(most).job(scheme)
     result = job.train(job.channel(SimulationCoins(setting.seed), _recording_under(scheme, most)))
-    return _as_attacked(setting, result.transcript, label, what)
+    return _as_attacked(setting, result.transcript, label, text)
 
 
 def _recording_under(scheme: Scheme, rounds: int = ROUNDS) -> Recording:
-    """What attacks read of so many first rounds: in the clear nothing but the summands."""
+    """What attacks read of so many first rounds: in plaintext nothing but the summands."""
     return Recording(RecordingLevel.EVERYTHING, rounds, frozenset({Phase.VECTORS}) if scheme.takes_reals else None)
 
 
-def _as_attacked(setting: TrainingSetting, transcript: Transcript, label: str, what: str) -> RecordedRun:
+def _as_attacked(setting: TrainingSetting, transcript: Transcript, label: str, description: str) -> RecordedRun:
     """Recorded rounds, with what the server knows and what attacks are scored on; arguments as above."""
-    truth, known = secrets(setting), handed_out(setting)
-    return RecordedRun(label, what, VIRTUAL_NODES, PublicParameters(), transcript, (truth,), (known,))
+    truth, known = secrets(setting), initial_slices(setting)
+    return RecordedRun(label, description, VIRTUAL_NODES, PublicParameters(), transcript, (truth,), (known,))
 
 
-def handed_out(setting: TrainingSetting) -> VirtualSlices:
+def initial_slices(setting: TrainingSetting) -> VirtualSlices:
     """What the server knows that says which model is the first, and how to train it."""
     preset, sets = setting.preset, setting.sets
     outputs = max(sets.num_classes, 1)
@@ -189,9 +189,9 @@ def _skewed_run() -> RecordedRun:
     # Which graphs train: at each client many of its favourite label, and a few of each other, bool [g].
     train = np.zeros(graphs.num_graphs, dtype=np.bool_)
     for client in range(graphs.num_clients):
-        own = graphs.graphs_of(client)
+        graph_ids = graphs.graphs_of(client)
         for label in range(graphs.num_classes):
-            same = own[graphs.targets[own] == label]
+            same = graph_ids[graphs.targets[graph_ids] == label]
             favoured = label == FAVOURITES[client % len(FAVOURITES)]
             train[same[: FAVOURED if favoured else OTHERS]] = True
     skewed_graphs = replace(graphs, train=train, test=~train)
@@ -200,9 +200,9 @@ def _skewed_run() -> RecordedRun:
     )
 
 
-def _record_rounds(graphs: GraphSet, preset: FedVNPreset, what: str) -> RecordedRun:
+def _record_rounds(graphs: GraphSet, preset: FedVNPreset, description: str) -> RecordedRun:
     setting = TrainingSetting(graphs, graphs.union(), preset, 0, torch.device("cpu"))
-    return recorded_rounds(setting, Plaintext(), "drawn for attacks", what, preset.epochs)
+    return recorded_rounds(setting, Plaintext(), "drawn for attacks", description, preset.epochs)
 
 
 CONTROLS: Makers = MappingProxyType({FEDVN: _rounds, FEDVN_SKEWED: _skewed_run})
@@ -256,7 +256,7 @@ def claim_of(scheme: Scheme, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        scheme: how summands are added up; one that promises nothing sends them in the clear.
+        scheme: how summands are added up; one that promises nothing sends them in plaintext.
         clients: how many there are.
     """
     inner = promises(scheme, clients)
@@ -318,7 +318,7 @@ class FedVNSubject(Subject):
 
     @property
     def recording(self) -> Recording:
-        """Everything of these rounds, and in the clear the summands."""
+        """Everything of these rounds, and in plaintext the summands."""
         return _recording_under(self.schemes[SERVER])
 
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:

@@ -51,8 +51,8 @@ class GraphBatch:
 
     Attributes:
         features: float32 [n, d + 1], a node's features and a one.
-        heard: float32 [r, d + 1], rows of (I + A)[X, 1]: of every kind of node, or of every node.
-        kind_of: float32 [n, r], a one at the kind of each node; None where `heard` has a row a node.
+        summed_rows: float32 [r, d + 1], rows of (I + A)[X, 1]: of every kind of node, or of every node.
+        kind_of: float32 [n, r], a one at the kind of each node; None where `summed_rows` has a row a node.
         reach: CSR [n, n], I + A, which is symmetric.
         mean: CSR [b, n], one over the size of a graph at each of its nodes.
         spread: CSR [n, b], its transpose.
@@ -64,7 +64,7 @@ class GraphBatch:
     """
 
     features: torch.Tensor
-    heard: torch.Tensor
+    summed_rows: torch.Tensor
     kind_of: torch.Tensor | None
     reach: torch.Tensor
     mean: torch.Tensor
@@ -91,7 +91,7 @@ class GraphStore:
     """
 
     def __init__(self, sets: GraphSet, device: torch.device | None = None, types: int | None = None) -> None:
-        # Has PyTorch say here, where nobody hears it, that its CSR tensors are in beta state: it says so only once.
+        # Has PyTorch say here, where no party hears it, that its CSR tensors are in beta state: it says so only once.
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sparse CSR tensor support")
             torch.zeros(1, 1).to_sparse_csr()
@@ -107,7 +107,7 @@ class GraphStore:
         )
         few = len(kinds) <= MOST_KINDS
         self._kinds = torch.from_numpy(kinds).to(self._device) if few else None
-        self._heard = received
+        self._summed_rows = received
         self._kind_of = np.eye(len(kinds), dtype=np.float32)[kind_of.reshape(-1)] if few else None
 
     @property
@@ -127,7 +127,7 @@ class GraphStore:
         pointers = _pointers(self._lengths[nodes])
         return GraphBatch(
             put(self._features[nodes]),
-            self._kinds if self._kinds is not None else put(self._heard[nodes]),
+            self._kinds if self._kinds is not None else put(self._summed_rows[nodes]),
             None if self._kind_of is None else put(self._kind_of[nodes]),
             self._csr(pointers, columns, np.ones(len(columns), np.float32), len(nodes)),
             self._csr(_pointers(sizes), np.arange(len(nodes)), share, len(nodes)),
@@ -196,9 +196,9 @@ def _loops_added(sets: GraphSet) -> tuple[Ids, Ids, Ids]:
 def _ranges(starts: Ids, selection: Ids) -> tuple[Ids, Ids, Ids]:
     """Every number of the ranges starts[i]..starts[i+1]-1 of the chosen i, whose it is, and the lengths."""
     lengths = starts[selection + 1] - starts[selection]
-    which = np.repeat(np.arange(len(selection)), lengths)
+    segment = np.repeat(np.arange(len(selection)), lengths)
     first = np.cumsum(lengths) - lengths
-    return np.arange(len(which)) + (starts[selection] - first)[which], which, lengths
+    return np.arange(len(segment)) + (starts[selection] - first)[segment], segment, lengths
 
 
 def _pointers(lengths: Ids) -> Ids:

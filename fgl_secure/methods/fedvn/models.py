@@ -31,18 +31,18 @@ def decoupling_loss(virtual: torch.Tensor, floor: float = 1e-12) -> torch.Tensor
     return (centred @ centred.T).square().mean()
 
 
-def contrast_loss(sums: torch.Tensor, local: torch.Tensor, everywhere: torch.Tensor, tau: float) -> torch.Tensor:
-    """Score-contrastive loss (Eq. 8): graphs' scores near their client's, and away from everybody's.
+def contrast_loss(sums: torch.Tensor, local: torch.Tensor, global_rows: torch.Tensor, tau: float) -> torch.Tensor:
+    """Score-contrastive loss (Eq. 8): graphs' scores near their client's, and away from every party's.
 
     Args:
         sums: the sums of the score vectors of each graph's nodes, float32 [b, M].
         local: s_local, float32 [M].
-        everywhere: s_global, float32 [M].
+        global_rows: s_global, float32 [M].
         tau: temperature.
     """
     near = functional.cosine_similarity(sums, local[None])
-    far = functional.cosine_similarity(sums, everywhere[None])
-    return functional.softplus((far - near) / tau).mean()
+    to_global = functional.cosine_similarity(sums, global_rows[None])
+    return functional.softplus((to_global - near) / tau).mean()
 
 
 def task_loss(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
@@ -70,7 +70,7 @@ def descend(weights: Weights, gradients: Weights, rate: float) -> None:
 
 
 Tied = tuple[torch.Tensor, torch.Tensor]
-"""Virtual nodes Q, float32 [M, hidden], and how each node is tied to them, s_vm, float32 [n, M]."""
+"""Virtual nodes Q, float32 [M, hidden], and how each node is linked to them, s_vm, float32 [n, M]."""
 
 EPSILON = 1e-5
 
@@ -83,18 +83,18 @@ class BatchNorm(nn.Module):
 
     Args:
         width: columns.
-        kept: whether statistics can be collected, which then normalise outside training; otherwise a batch's own do.
+        tracked: whether statistics can be collected, which then normalise outside training; otherwise a batch's own do.
     """
 
     mean: torch.Tensor | None
     variance: torch.Tensor | None
 
-    def __init__(self, width: int, *, kept: bool) -> None:
+    def __init__(self, width: int, *, tracked: bool) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(width))
         self.bias = nn.Parameter(torch.zeros(width))
-        self.register_buffer("mean", torch.zeros(width) if kept else None)
-        self.register_buffer("variance", torch.ones(width) if kept else None)
+        self.register_buffer("mean", torch.zeros(width) if tracked else None)
+        self.register_buffer("variance", torch.ones(width) if tracked else None)
         self.collected: int | None = None
 
     def forward(self, rows: torch.Tensor, counts: torch.Tensor | None = None) -> torch.Tensor:
@@ -107,9 +107,9 @@ class BatchNorm(nn.Module):
         fixed = self.mean is not None and not self.training
         if not fixed and (counts is not None or len(rows) < 2):
             return self._normalise(rows, rows.new_ones(len(rows)) if counts is None else counts)
-        kept = (self.mean, self.variance) if fixed or self.collected is not None else (None, None)
+        statistics = (self.mean, self.variance) if fixed or self.collected is not None else (None, None)
         share = 0.0 if fixed else self._share()
-        return functional.batch_norm(rows, *kept, self.weight, self.bias, not fixed, share, EPSILON)
+        return functional.batch_norm(rows, *statistics, self.weight, self.bias, not fixed, share, EPSILON)
 
     def _share(self) -> float:
         """The weight of the batch at hand in the mean over all that were collected; 0 where none are."""
@@ -161,8 +161,8 @@ class GeneratorDropout:
         """The values with some units zero and the others scaled up."""
         if self._probability == 0:
             return values
-        kept = torch.from_numpy(self._draw_mask(values.numel())).reshape(values.shape).to(values.device)
-        return values * (kept.to(values.dtype) * (1 / (1 - self._probability)))
+        mask = torch.from_numpy(self._draw_mask(values.numel())).reshape(values.shape).to(values.device)
+        return values * (mask.to(values.dtype) * (1 / (1 - self._probability)))
 
     def _draw_mask(self, count: int) -> NDArray[np.uint8]:
         if self._probability == 0.5:  # one random bit a unit
@@ -190,17 +190,17 @@ class NormalisedGINLayer(nn.Module):
 
     Args:
         hidden: width of what comes out.
-        kept: as for `BatchNorm`.
+        tracked: as for `BatchNorm`.
         draws: of the initial weights.
         inputs: width of what goes in; the same unless given.
     """
 
-    def __init__(self, hidden: int, *, kept: bool, draws: torch.Generator, inputs: int | None = None) -> None:
+    def __init__(self, hidden: int, *, tracked: bool, draws: torch.Generator, inputs: int | None = None) -> None:
         super().__init__()
         self.first = Linear(inputs or hidden, 2 * hidden, draws)
-        self.inner = BatchNorm(2 * hidden, kept=kept)
+        self.inner = BatchNorm(2 * hidden, tracked=tracked)
         self.second = Linear(2 * hidden, hidden, draws)
-        self.outer = BatchNorm(hidden, kept=kept)
+        self.outer = BatchNorm(hidden, tracked=tracked)
 
     def forward(self, projected: torch.Tensor, counts: torch.Tensor | None = None) -> torch.Tensor:
         """What comes after the first linear map.
@@ -216,18 +216,18 @@ class NormalisedGINLayer(nn.Module):
 class VirtualUpdate(nn.Module):
     """CB_vn of Eq. 6: linear, batch norm, ReLU, linear, batch norm, ReLU; every virtual node has its own norms."""
 
-    def __init__(self, hidden: int, virtual_nodes: int, *, kept: bool, draws: torch.Generator) -> None:
+    def __init__(self, hidden: int, virtual_nodes: int, *, tracked: bool, draws: torch.Generator) -> None:
         super().__init__()
         self.first = Linear(hidden, 2 * hidden, draws)
-        self.inner = BatchNorm(2 * hidden * virtual_nodes, kept=kept)
+        self.inner = BatchNorm(2 * hidden * virtual_nodes, tracked=tracked)
         self.second = Linear(2 * hidden, hidden, draws)
-        self.outer = BatchNorm(hidden * virtual_nodes, kept=kept)
+        self.outer = BatchNorm(hidden * virtual_nodes, tracked=tracked)
 
-    def forward(self, heard: torch.Tensor) -> torch.Tensor:
+    def forward(self, received: torch.Tensor) -> torch.Tensor:
         """From h_m plus what it heard [b, M, hidden] to the next h_m."""
-        inner = functional.relu(self.inner(self.first(heard).flatten(1)))
-        result: torch.Tensor = self.outer(self.second(inner.reshape(*heard.shape[:2], -1)).flatten(1))
-        return functional.relu(result).reshape(heard.shape)
+        inner = functional.relu(self.inner(self.first(received).flatten(1)))
+        result: torch.Tensor = self.outer(self.second(inner.reshape(*received.shape[:2], -1)).flatten(1))
+        return functional.relu(result).reshape(received.shape)
 
 
 def active(values: torch.Tensor, drop: GeneratorDropout | None) -> torch.Tensor:
@@ -256,12 +256,14 @@ class GraphEncoder(nn.Module):
         self, inputs: int, preset: FedVNPreset, *, virtual: bool, draws: torch.Generator, bonds: int = 0
     ) -> None:
         super().__init__()
-        kept, hidden = preset.statistics is Statistics.TRAINING, preset.hidden
+        tracked, hidden = preset.statistics is Statistics.TRAINING, preset.hidden
         self.input = nn.Parameter(torch.empty(hidden, inputs).uniform_(-1, 1, generator=draws) / np.sqrt(inputs - 1))
-        self.layers = nn.ModuleList(NormalisedGINLayer(hidden, kept=kept, draws=draws) for _ in range(preset.layers))
+        self.layers = nn.ModuleList(
+            NormalisedGINLayer(hidden, tracked=tracked, draws=draws) for _ in range(preset.layers)
+        )
         updates = preset.layers - 1 if virtual else 0
         self.updates = nn.ModuleList(
-            VirtualUpdate(hidden, preset.virtual_nodes, kept=kept, draws=draws) for _ in range(updates)
+            VirtualUpdate(hidden, preset.virtual_nodes, tracked=tracked, draws=draws) for _ in range(updates)
         )
         self._injection = preset.injection
         bound = np.sqrt(6 / (bonds + hidden))  # as Glorot and Bengio draw
@@ -322,7 +324,7 @@ class GraphEncoder(nn.Module):
         if self.bonds:
             return self._layer(0, batch.features @ self.input.T, batch)
         layer = self._at(0)
-        projected = layer.first(batch.heard @ self.input.T)
+        projected = layer.first(batch.summed_rows @ self.input.T)
         if batch.kind_of is None:
             result: torch.Tensor = layer(projected)
             return result
@@ -334,7 +336,7 @@ class GraphEncoder(nn.Module):
         if self.bonds:
             return self._layer(0, batch.features @ self.input.T + scores @ virtual, batch)
         layer = self._at(0)
-        plain = layer.first(batch.heard @ self.input.T)
+        plain = layer.first(batch.summed_rows @ self.input.T)
         plain = plain if batch.kind_of is None else batch.kind_of @ plain
         reached = multiply(batch.reach, batch.reach, scores)
         result: torch.Tensor = layer(plain + reached @ (virtual @ layer.first.weight.T))
@@ -363,25 +365,25 @@ class GraphModel(nn.Module):
         self.output = Linear(hidden, outputs, draws)
 
     def forward(
-        self, batch: GraphBatch, drop: GeneratorDropout | None = None, tied: Tied | None = None
+        self, batch: GraphBatch, drop: GeneratorDropout | None = None, links: Tied | None = None
     ) -> torch.Tensor:
         """Outputs of all graphs, float32 [b, outputs]; arguments as for `embed_graphs`."""
-        result: torch.Tensor = self.output(active(self.hidden(self.embed_graphs(batch, drop, tied)), drop))
+        result: torch.Tensor = self.output(active(self.hidden(self.embed_graphs(batch, drop, links)), drop))
         return result
 
     def embed_graphs(
-        self, batch: GraphBatch, drop: GeneratorDropout | None = None, tied: Tied | None = None
+        self, batch: GraphBatch, drop: GeneratorDropout | None = None, links: Tied | None = None
     ) -> torch.Tensor:
         """Embeddings of all graphs, the means of their nodes', float32 [b, hidden].
 
         Args:
             batch: the graphs.
             drop: dropout in training.
-            tied: virtual nodes and scores, as for the encoder; None where there are none.
+            links: virtual nodes and scores, as for the encoder; None where there are none.
         """
-        if tied is None:
+        if links is None:
             nodes = self.encoder(batch, drop)
         else:
             assert isinstance(self.encoder, GraphEncoder)
-            nodes = self.encoder.embed_nodes(batch, *tied, drop)
+            nodes = self.encoder.embed_nodes(batch, *links, drop)
         return multiply(batch.mean, batch.spread, nodes)

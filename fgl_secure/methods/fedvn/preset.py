@@ -101,7 +101,7 @@ class FedVNPreset(Schedule):
 
 
 _RATES = {"CMNIST": 0.01, "Motif-mini": 0.05}
-"""Learning rates other than .001: section 6.1, and one for a set of few batches that nobody else has."""
+"""Learning rates other than .001: section 6.1, and one for a set of few batches that no other party has."""
 _ROUNDS = {"Motif-mini": 50, "Motif-size": 200}
 """Rounds other than 100; Motif-size has those of the public code's README."""
 

@@ -53,7 +53,7 @@ FIRST_SCORE = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClientGraphs:
-    """What a client has, and what everybody knows of all graphs.
+    """What a client has, and what every party knows of all graphs.
 
     Attributes:
         own: its graphs.
@@ -71,15 +71,15 @@ class ClientGraphs:
 
     @staticmethod
     def share_of(sets: GraphSet, client: int) -> Silo:
-        """Cuts what a client has out of a set, where somebody has all of it: for simulations and for tests."""
-        own = sets.only(client)
-        bonds = {} if own.edge_types is None else {"bonds": own.edge_types}
+        """Cuts what a client has out of a set, where a party has all of it: for simulations and for tests."""
+        graphs = sets.only(client)
+        bonds = {} if graphs.edge_types is None else {"bonds": graphs.edge_types}
         known = np.array([sets.num_graphs, types_of(sets), bond_types_of(sets)], dtype=np.int64)
         share = Silo.of(sets.union(), client)
-        return replace(share, own={"graph of": own.graph_of, "targets": own.targets, "known": known, **bonds})
+        return replace(share, own={"graph of": graphs.graph_of, "targets": graphs.targets, "known": known, **bonds})
 
     @classmethod
-    def held_by(cls, silo: Silo) -> ClientGraphs:
+    def of_silo(cls, silo: Silo) -> ClientGraphs:
         """The graphs in a client's share; nodes have the masks of their graph."""
         graph_of, targets = silo.own["graph of"], silo.own["targets"]
         graphs, types, bonds = silo.own["known"].tolist()
@@ -130,7 +130,7 @@ class FedVNClient(TrainingRounds):
     """One client in training: its graphs, its model, its virtual nodes, and an edge generator that never leaves it.
 
     Args:
-        talk: the collectives of the run: sums over clients.
+        comm: the collectives of the run: sums over clients.
         held: what it has.
         preset: how it is trained.
         seed: of initial weights, batches and dropout.
@@ -152,14 +152,14 @@ class FedVNClient(TrainingRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         graphs: ClientGraphs,
         preset: FedVNPreset,
         *,
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        super().__init__(talk, preset.epochs, preset.selection, None)
+        super().__init__(comm, preset.epochs, preset.selection, None)
         self.held, self.preset, place = graphs, preset, device or torch.device("cpu")
         sets, less = graphs.own, not graphs.own.num_classes
         self._scores, self._last = (Scores(preset.selection, less=less) for _ in range(2))
@@ -181,15 +181,15 @@ class FedVNClient(TrainingRounds):
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """Scores the models, trains them in two phases (Eqs. 10 to 12), and takes the mean over the clients."""
-        counts, own = self._count_correct()
+        counts, client_counts = self._count_correct()
         self.train_generator()
-        return Figures(self.average(self.train_model()), counts, own)
+        return Figures(self.average(self.train_model()), counts, client_counts)
 
     def judge(self, number: int) -> Figures:
         """Scores the models as they are."""
-        counts, own = self._count_correct()
-        self._last.see(number, counts, own)
-        return Figures(np.nan, counts, own)
+        counts, client_counts = self._count_correct()
+        self._last.see(number, counts, client_counts)
+        return Figures(np.nan, counts, client_counts)
 
     def _count_correct(self) -> tuple[Counts, Counts]:
         """How good predictions are, in all clients' counts and in this one's own.
@@ -200,11 +200,11 @@ class FedVNClient(TrainingRounds):
         (right, scored), (result, tested) = self.scores()
         mean = result / tested if tested else 0.0
         own_counts = np.array([_units(right), scored, _units(mean), min(tested, 1)], dtype=np.int64)
-        with self.talk.evaluation():
-            counts = self.talk.server(NOTHING, own_counts)[1] * _OF
+        with self.comm.evaluation():
+            counts = self.comm.server(NOTHING, own_counts)[1] * _OF
         self._course.append(float(share_of(counts[2:])))
-        own = np.array([_units(right), scored, _units(result), tested], dtype=np.int64) * _OF
-        return counts, own
+        client_counts = np.array([_units(right), scored, _units(result), tested], dtype=np.int64) * _OF
+        return counts, client_counts
 
     def average(self, loss: float) -> float:
         """The means of models, virtual nodes, scores and losses, weighted by training graphs; of all graphs as many.
@@ -212,15 +212,15 @@ class FedVNClient(TrainingRounds):
         So all that is sent is of one grid, and under every scheme it is the same.
         """
         learnt = self.preset.global_score is GlobalScore.LEARNT
-        own, scores = (flat(item).astype(np.float64) for item in (self.shared, [self.local_score] * learnt))
+        parameters, scores = (flat(item).astype(np.float64) for item in (self.shared, [self.local_score] * learnt))
         weight = len(self.training) / self.held.graphs
-        row = weight * np.concatenate([own, scores / UNIT, [loss / UNIT, 1.0]])
+        row = weight * np.concatenate([parameters, scores / UNIT, [loss / UNIT, 1.0]])
         parts = [item.numel() for item in self.shared] + [len(scores)] * learnt
-        sums, _ = self.talk.server(row, grid=self.talk.grid(FRACTION_BITS), parts=parts)
+        sums, _ = self.comm.server(row, grid=self.comm.grid(FRACTION_BITS), parts=parts)
         mean = sums / sums[-1]
-        overwrite(self.shared, mean[: len(own)].astype(np.float32))
+        overwrite(self.shared, mean[: len(parameters)].astype(np.float32))
         if learnt:
-            overwrite([self.global_score], (mean[len(own) : -2] * UNIT).astype(np.float32))
+            overwrite([self.global_score], (mean[len(parameters) : -2] * UNIT).astype(np.float32))
         return float(mean[-2]) * UNIT
 
     def scores(self) -> tuple[tuple[float, int], tuple[float, int]]:
@@ -256,11 +256,11 @@ class FedVNClient(TrainingRounds):
 
     def outputs(self, batch: GraphBatch, drop: GeneratorDropout | None = None) -> torch.Tensor:
         """What is predicted of graphs, float32 [b, outputs]; the generator drops nothing."""
-        result: torch.Tensor = self.model(batch, drop, self.tied(batch))
+        result: torch.Tensor = self.model(batch, drop, self.link_nodes(batch))
         return result
 
-    def tied(self, batch: GraphBatch) -> Tied | None:
-        """Virtual nodes, and how the nodes of graphs are tied to them; no gradients of the generator."""
+    def link_nodes(self, batch: GraphBatch) -> Tied | None:
+        """Virtual nodes, and how the nodes of graphs are linked to them; no gradients of the generator."""
         with torch.no_grad():
             scores: torch.Tensor = self.generator(batch)
         return self.virtual, scores
@@ -364,8 +364,8 @@ class _HandingOn(OneProcess):
         """One round of all clients, and what they have moves on by one place; whether there is another round."""
         goes_on = super().round(number)
         self.programs = (*self.programs[1:], *self.programs[:1])
-        for program, talk in zip(self.programs, self._talks, strict=True):
-            program.talk = talk
+        for program, comm in zip(self.programs, self._talks, strict=True):
+            program.comm = comm
         return goes_on
 
 
@@ -395,8 +395,8 @@ def clients_of(
             says nothing of what came from it before; for null controls.
     """
 
-    def make(talk: Collectives, _coins: Coins) -> FedVNClient:
-        return kind(talk, ClientGraphs.held_by(talk.silo), preset, seed=seed, device=device)
+    def make(comm: Collectives, _coins: Coins) -> FedVNClient:
+        return kind(comm, ClientGraphs.of_silo(comm.silo), preset, seed=seed, device=device)
 
     driver = _HandingOn if passing else OneProcess
     shares = tuple(ClientGraphs.share_of(sets, client) for client in range(sets.num_clients))

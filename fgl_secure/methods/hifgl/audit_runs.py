@@ -73,7 +73,7 @@ class _Silence:
     """A network in which nothing that silent devices send arrives.
 
     Attributes:
-        by_round: int64 [rounds, k], identifiers of silent devices; others for nobody.
+        by_round: int64 [rounds, k], identifiers of silent devices; others for no party.
     """
 
     by_round: Ids = field(default_factory=lambda: np.empty((0, 2), dtype=np.int64))
@@ -156,23 +156,23 @@ SCENARIOS = frozenset({TRAINING, SMALL_FEATURES, STATIC_ROWS, DROP_OUTS, SILENCE
 """All kinds of runs that an audit of HiFGL has."""
 
 
-def training_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, what: str) -> RecordedRun:
+def training_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, description: str) -> RecordedRun:
     """A recorded training run as attacks read it.
 
     Args:
         scheme: how sums were computed.
         graph: whose edges carried the messages.
         transcript: what was said.
-        what: what was exchanged, in words.
+        description: what was exchanged, in words.
     """
-    return _record_run(scheme, graph, transcript, what, TRAINING)
+    return _record_run(scheme, graph, transcript, description, TRAINING)
 
 
 def recorded_exchange(
     scheme: Scheme,
     graph: FederatedGraph,
     values: NDArray[np.float64],
-    what: str,
+    description: str,
     seed: int,
     *,
     both_ways: bool = False,
@@ -184,14 +184,14 @@ def recorded_exchange(
         scheme: how sums are computed.
         graph: who is whose neighbour.
         values: [n, d], the row of each device.
-        what: what the rows are, in words.
+        description: what the rows are, in words.
         seed: of the coins.
         both_ways: whether the rows also travel along the reversed edges.
         scenario: which attacks can use it; None finds out whether the field is small.
     """
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     exchange(graph, scheme, channel, values, both_ways=both_ways)
-    return _record_run(scheme, graph, channel.transcript, what, scenario or _kind_of_exchange(scheme))
+    return _record_run(scheme, graph, channel.transcript, description, scenario or _kind_of_exchange(scheme))
 
 
 def _kind_of_exchange(scheme: Scheme) -> str:
@@ -260,8 +260,8 @@ def special_runs(
     for scenario, make in makers:
         whose = static if static is not None and scenario is STATIC_ROWS else graph
         made = [make(scheme, whose, seed)] if scenario in read else []
-        some = f", of {whose.num_devices:,} devices drawn with neighbours" if whose is not graph else ""
-        result = [replace(run, what=run.what + some) for run in made if run is not None]
+        suffix = f", of {whose.num_devices:,} devices drawn with neighbours" if whose is not graph else ""
+        result = [replace(run, what=run.what + suffix) for run in made if run is not None]
         del made  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
         if result:
             yield result.pop()
@@ -287,8 +287,8 @@ def static_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedRun:
     """
     features = as_words(graph)
     values = features / np.sqrt(np.maximum(graph.in_degree, 1))[:, None]
-    what = f"one release of {values.shape[1]} static feature columns as 0/1 over the root of the degree"
-    run = recorded_exchange(scheme, graph, values, what, seed, scenario=STATIC_ROWS)
+    description = f"one release of {values.shape[1]} static feature columns as 0/1 over the root of the degree"
+    run = recorded_exchange(scheme, graph, values, description, seed, scenario=STATIC_ROWS)
     return replace(run, knowledge=(PublicRows(features),))
 
 
@@ -298,8 +298,8 @@ def drop_out_run(
     """The same rows summed in several rounds, in each of which a device sends or does not.
 
     Rows are features projected to 16 columns of magnitude up to 1 by a random matrix. Observers note who took part in
-    their sums: devices see whom they hear from, and whoever sees who is on-line and knows a device's neighbours knows
-    it as well.
+    their sums: devices see whom they hear from, and a party that sees who is on-line and knows a device's neighbours
+    knows it as well.
 
     Args:
         scheme: how sums are computed.
@@ -321,9 +321,9 @@ def drop_out_run(
     sum_in_rounds(scheme, channel, graph, values, ~absence.absent)
     if not absence.effective:
         return None
-    what = f"{rounds} sums of the same rows, devices present with probability {presence:g}"
-    what += _drawn_of(graph, devices)
-    return _record_run(scheme, graph, channel.transcript, what, DROP_OUTS)
+    description = f"{rounds} sums of the same rows, devices present with probability {presence:g}"
+    description += _drawn_of(graph, devices)
+    return _record_run(scheme, graph, channel.transcript, description, DROP_OUTS)
 
 
 def sum_in_rounds(
@@ -340,10 +340,10 @@ def sum_in_rounds(
     """
     note_membership(channel, graph.silo_of)
     session = open_neighbours(scheme, neighbour_sums(graph), values.shape[1], channel)
-    for number, here in enumerate(present):
+    for number, present_devices in enumerate(present):
         session.sum(values, Step(number, 0))
         step = Step(number, 0)
-        source, target = graph.edges[:, here[graph.edges[0]]]
+        source, target = graph.edges[:, present_devices[graph.edges[0]]]
         devices, silos = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.SILO)
         messages = np.stack([devices[target], devices[source]], axis=1)
         owners = np.concatenate([devices[target], silos[graph.silo_of[target]]])
@@ -368,35 +368,35 @@ def silent_run(scheme: Scheme, graph: FederatedGraph, seed: int, *, pairs: int =
         return None
     devices, rng = graph.num_devices, np.random.default_rng(seed)
     graph = graph if devices <= SILENT_AMONG else graph.some_neighbourhoods(SILENT_AMONG, seed, filled=True)
-    kept = Recording.everything()
+    recording = Recording.everything()
     parties, silence = hierarchy_of(graph, scheme.helpers), _Silence()
-    channel = Channel(parties, SimulationCoins(seed), kept, loss=silence)
+    channel = Channel(parties, SimulationCoins(seed), recording, loss=silence)
     session = open_neighbours(scheme, neighbour_sums(graph), 1, channel)
     partners = np.stack([session.topology.grouping.source, session.topology.grouping.target])
-    # int64 [rounds, 2]: devices that are silent in each round, -1 for nobody; nobody in the first.
+    # int64 [rounds, 2]: devices that are silent in each round, -1 for no party; no party in the first.
     silo_of = graph.silo_of
-    result, taken = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
+    result, is_used = list[tuple[int, int]](), np.zeros(len(silo_of), dtype=np.bool_)
     crossing = partners[:, silo_of[partners[0]] != silo_of[partners[1]]]
     for one, other in rng.permutation(crossing.T).tolist():
         if len(result) == pairs:
             break
-        if not taken[[one, other]].any():
-            taken[[one, other]] = True
-            taken[partners[1, np.isin(partners[0], [one, other])]] = True
+        if not is_used[[one, other]].any():
+            is_used[[one, other]] = True
+            is_used[partners[1, np.isin(partners[0], [one, other])]] = True
             result.append((one, other))
     ones, others = np.array(result, dtype=np.int64).reshape(-1, 2).T
-    nobody = np.full(2 * len(result), -1)
+    no_device = np.full(2 * len(result), -1)
     first = np.concatenate([ones, others, ones, ones])
-    silent = rng.permutation(np.stack([first, np.concatenate([nobody, others, np.roll(others, 1)])], axis=1))
+    silent = rng.permutation(np.stack([first, np.concatenate([no_device, others, np.roll(others, 1)])], axis=1))
     ends = np.concatenate([[[-1, -1]], silent])
     silence.by_round = np.where(ends < 0, NOT_SILENT, parties.ids(Role.DEVICE)[ends])
     for number in range(len(ends)):
         session.sum(np.ones((graph.num_devices, 1)), Step(number, 0))
-    what = f"{len(ends)} sums, one device or two silent in all but the first"
-    what += _drawn_of(graph, devices)
+    description = f"{len(ends)} sums, one device or two silent in all but the first"
+    description += _drawn_of(graph, devices)
     truth = replace(MessageTruth.of(channel.transcript, graph), edges=partners)
     known = (SilentDevices(silence.by_round),)
-    return RecordedRun(scheme.name, what, SILENCE, public_of(scheme, graph), channel.transcript, (truth,), known)
+    return RecordedRun(scheme.name, description, SILENCE, public_of(scheme, graph), channel.transcript, (truth,), known)
 
 
 def _drawn_of(graph: FederatedGraph, devices: int) -> str:
@@ -419,13 +419,13 @@ def deviating_run(scheme: Scheme, graph: FederatedGraph, seed: int) -> RecordedR
     if not len(deviation.devices):
         return None
     channel.note_inputs(CHOSEN, Step(0, 0), deviation.devices, deviation.chosen)
-    what = "one exchange in which devices have single codes decoded"
-    return _record_run(scheme, graph, channel.transcript, what, DEVIATION)
+    description = "one exchange in which devices have single codes decoded"
+    return _record_run(scheme, graph, channel.transcript, description, DEVIATION)
 
 
-def _record_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, what: str, scenario: str) -> RecordedRun:
+def _record_run(scheme: Scheme, graph: FederatedGraph, transcript: Transcript, text: str, scenario: str) -> RecordedRun:
     truth = MessageTruth.of(transcript, graph)
-    return RecordedRun(scheme.name, what, scenario, public_of(scheme, graph), transcript, (truth,))
+    return RecordedRun(scheme.name, text, scenario, public_of(scheme, graph), transcript, (truth,))
 
 
 def in_small_field(scheme: Scheme) -> bool:

@@ -64,7 +64,7 @@ class _CanaryScores:
 
 @dataclass(frozen=True, slots=True)
 class _Stars:
-    """Stars that touch nobody else: one sender, its targets, and the other senders of each target.
+    """Stars that touch no other party: one sender, its targets, and the other senders of each target.
 
     Attributes:
         count: how many stars.
@@ -205,7 +205,7 @@ class HiFGLSubject(Subject):
     """HiFGL under the schemes of one run.
 
     Attributes:
-        heard: the graph along whose edges messages travel: `graph`, or its restriction to splits.
+        message_graph: the graph along whose edges messages travel: `graph`, or its restriction to splits.
         noisy: the scheme of neighbours' rows where it adds noise for the method's privacy.
         read: the scenarios that attacks read.
         redealt: who takes part in the release of static rows, on other inputs than those of the audited run.
@@ -213,7 +213,7 @@ class HiFGLSubject(Subject):
 
     method: HiFGL
     preset: Preset
-    heard: FederatedGraph
+    message_graph: FederatedGraph
     noisy: PerturbedScheme | None = None
     read: frozenset[str] = SCENARIOS
     redealt: FederatedGraph | None = None
@@ -245,7 +245,7 @@ class HiFGLSubject(Subject):
 
     @property
     def _sums(self) -> Topology:
-        return Topology(NEIGHBOURS, neighbour_sums(self.heard), 1)
+        return Topology(NEIGHBOURS, neighbour_sums(self.message_graph), 1)
 
     @property
     def job(self) -> Job:
@@ -260,10 +260,10 @@ class HiFGLSubject(Subject):
         shape = (self.graph.num_devices, self.graph.graph.num_features)
         empty = self.graph.with_features(np.full(shape, local.middle))
         received = empty.restricted_to_split() if self.preset.split_restricted else empty
-        without_features = replace(self, graph=empty, heard=received)
+        without_features = replace(self, graph=empty, message_graph=received)
         accuracies = [
-            subject.train(progress=progress(f"training without {what}")).accuracy.test
-            for subject, what in ((exact, "perturbation"), (without_features, "features"))
+            subject.train(progress=progress(f"training without {noun}")).accuracy.test
+            for subject, noun in ((exact, "perturbation"), (without_features, "features"))
         ]
         measured, delta = measure_perturbation(local, shape[1], shape[0], self.seed)
         labels = "" if local.label_epsilon is None else f" (its label: epsilon {local.label_epsilon:g})"
@@ -272,13 +272,13 @@ class HiFGLSubject(Subject):
 
     @property
     def _exchange_graph(self) -> FederatedGraph:
-        """`heard`, with perturbed features if devices perturb theirs."""
+        """`message_graph`, with perturbed features if devices perturb theirs."""
         local = self.method.perturbation
         if local is None:
-            return self.heard
+            return self.message_graph
         coins = SimulationCoins(self.seed)
-        rows = local.model_inputs(self.heard.graph.features, self.heard.num_devices, coins)
-        return self.heard.with_features(rows)
+        rows = local.model_inputs(self.message_graph.graph.features, self.message_graph.num_devices, coins)
+        return self.message_graph.with_features(rows)
 
     def privacy_cost(self, result: TrainingResult, progress: Callable[[str], Progress]) -> PrivacyCost | None:
         """Of noise on embeddings and gradients: trains once more without it, and plays canaries."""
@@ -298,8 +298,8 @@ class HiFGLSubject(Subject):
     def runs(self, result: TrainingResult) -> Iterator[RecordedRun]:
         """The first round of training, special runs, and an exchange under each variant."""
         exchanged, seed = self._exchange_graph, self.seed
-        what = f"first round of training, {self.method.backbone}"
-        first = [self._rename_protocol(training_run(self.scheme, self.heard, result.transcript, what))]
+        description = f"first round of training, {self.method.backbone}"
+        first = [self._rename_protocol(training_run(self.scheme, self.message_graph, result.transcript, description))]
         del result  # nothing is kept here of a run that is handed on: the next one may be gigabytes as well
         yield first.pop()
         most = ROUNDS if self.noisy is None else min(ROUNDS, self.noisy.settings.target.releases)
@@ -322,20 +322,22 @@ class HiFGLSubject(Subject):
 
     def on_graph(self, graph: FederatedGraph, rounds: int) -> Subject:
         """See `Subject.on_graph`."""
-        heard = graph.restricted_to_split() if self.preset.split_restricted else graph
-        return self.brief(graph=graph, heard=heard, redealt=None, preset=self.preset.with_epochs(rounds))
+        message_graph = graph.restricted_to_split() if self.preset.split_restricted else graph
+        return self.brief(
+            graph=graph, message_graph=message_graph, redealt=None, preset=self.preset.with_epochs(rounds)
+        )
 
     def independent(self, seed: int) -> Subject:
         """One round on a graph whose nodes have swapped places inside their silos."""
         graph, exchanged = self.graph.redealt(seed), self._exchange_graph
-        some = self._static(exchanged)
+        first = self._static(exchanged)
         received = graph.restricted_to_split() if self.preset.split_restricted else graph
         # of the same shape: other neighbourhoods would be more or fewer devices
-        redealt = None if some is exchanged else some.redealt(seed)
-        return self.brief(seed=seed, graph=graph, heard=received, redealt=redealt)
+        redealt = None if first is exchanged else first.redealt(seed)
+        return self.brief(seed=seed, graph=graph, message_graph=received, redealt=redealt)
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """One round with every message in the clear, without noise."""
+        """One round with every message in plaintext, without noise."""
         return tuple(self.brief(**item, noisy=None, redealt=None) for item in in_the_clear(self.graph.num_silos))
 
 
@@ -346,7 +348,7 @@ def hifgl_plan(method: HiFGL, request: AuditRequest) -> AuditPlan:
     preset = method.training(graph.graph.name)
     received = graph.restricted_to_split() if preset.split_restricted else graph
     _check_ranges([run[NEIGHBOURS] for run in runs], received)
-    shared = {**request.common_fields(graph, preset), "heard": received}
+    shared = {**request.common_fields(graph, preset), "message_graph": received}
     subjects = [
         HiFGLSubject(**shared, schemes=run, name=name_of(item)) for run, item in zip(runs, assignments, strict=True)
     ]
@@ -380,13 +382,13 @@ def _check_ranges(schemes: Sequence[Scheme], graph: FederatedGraph) -> None:
                 (np.ones(graph.edges.shape[1], dtype=np.int8), graph.edges), shape=(graph.num_devices,) * 2
             )
             within = int(np.bincount(connected_components(adjacency, directed=False)[1]).max()) - 1
-            enough, what = within >= rules.least, f"{within} others within reach"
+            enough, text = within >= rules.least, f"{within} others within reach"
         else:
-            enough, what = bool(len(scheme.answered_grouping(grouping).target)), f"{largest} neighbours"
+            enough, text = bool(len(scheme.answered_grouping(grouping).target)), f"{largest} neighbours"
         if largest and not enough:
             raise InputError(
                 f"scheme must compute at least one sum of this graph; {scheme.name} computes none, and no device has "
-                f"more than {what}"
+                f"more than {text}"
             )
     for scheme in schemes:
         try:

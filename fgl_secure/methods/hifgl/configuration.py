@@ -121,12 +121,12 @@ class HiFGL(ProgramMethod):
         """See `Method.usual`. Noise for an edge counts its own rows; what an edge changes in partners it doesn't."""
         return {} if self.privacy is None else {"neighbours": {"profile": "graph-shown"}}
 
-    def program(self, talk: Collectives, *, seed: int, device: torch.device) -> TrainingRounds:
+    def program(self, comm: Collectives, *, seed: int, device: torch.device) -> TrainingRounds:
         """See `ProgramMethod.program`."""
         from fgl_secure.methods.hifgl.program import HiFGLSilo as Program  # torch comes with it
 
-        preset, local = self.training(talk.silo.facts.name), self.perturbation
-        return Program(talk, preset, backbone=self.backbone, seed=seed, device=device, perturbation=local)
+        preset, local = self.training(comm.silo.facts.name), self.perturbation
+        return Program(comm, preset, backbone=self.backbone, seed=seed, device=device, perturbation=local)
 
     def width(self, facts: Facts) -> int:
         """See `ProgramMethod.width`."""

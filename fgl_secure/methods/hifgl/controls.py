@@ -69,8 +69,8 @@ def _careless_run(graph: FederatedGraph, seed: int, *, masked: bool) -> Recorded
     scheme = RelayCoded(R=3, k_min=1, profile=Profile.SHOWN)
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(seed), Recording.everything())
     send_carelessly(channel, scheme, graph, graph.features.astype(np.float64), masked=masked)
-    what = "shares under one mask for all senders" if masked else "shares without masks"
-    return training_run(scheme, graph, channel.transcript, what)
+    description = "shares under one mask for all senders" if masked else "shares without masks"
+    return training_run(scheme, graph, channel.transcript, description)
 
 
 def send_carelessly(
@@ -107,18 +107,18 @@ class _HastySilos(Silos):
     """Silos hand on what there is, whether the step is complete or not."""
 
     def _is_complete(self) -> Flags:
-        whole: Flags = np.ones(len(self.parties), dtype=np.bool_)
-        return whole if self._spoke.any() else ~whole
+        complete: Flags = np.ones(len(self.parties), dtype=np.bool_)
+        return complete if self._responsive.any() else ~complete
 
     def _confirm(self) -> list[Messages]:
         self._expected = np.stack([self._arrived_counts(kind) for kind in (SLOT, PLACE)], axis=-1)
         return super()._confirm()
 
     def _arrived_counts(self, kind: str) -> NDArray[np.int64]:
-        messages = self._gathered(SHARE if kind == SLOT else PAYLOAD, kind, 1)
+        messages = self._join_arrived(SHARE if kind == SLOT else PAYLOAD, kind, 1)
         if messages is None:
             return np.zeros(self._live.shape, dtype=np.int64)
-        return self._counted(messages.receivers, messages.senders)
+        return self._count_pairs(messages.receivers, messages.senders)
 
 
 UNCONFIRMED = RelayCoded(k_min=1, max_degree=64, roles=Roles(silos=_HastySilos))
@@ -126,15 +126,15 @@ UNCONFIRMED = RelayCoded(k_min=1, max_degree=64, roles=Roles(silos=_HastySilos))
 
 
 OF_OWN_SILOS = RelayCoded(k_min=1, profile=Profile.HIDDEN, max_degree=64, cryptography=_UnmixedCryptography)
-"""What relays see of the graph where silos don't mix, and everybody may have all neighbours as partners."""
+"""What relays see of the graph where silos don't mix, and every party may have all neighbours as partners."""
 
 
 def _gradient_run(graph: FederatedGraph, seed: int) -> RecordedRun:
-    """Gradients of a one-layer graph convolution as every device computes and sends them: in the clear, to its silo."""
+    """Gradients of a one-layer graph convolution as every device computes and sends them: in plaintext, to its silo."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(seed), Recording.everything())
     send_gradients(channel, graph, seed)
-    truth, what = MessageTruth.of(channel.transcript, graph), f"gradients of {graph.num_devices} devices, one layer"
-    return RecordedRun("plaintext", what, TRAINING, PublicParameters(), channel.transcript, (truth,))
+    truth, text = (MessageTruth.of(channel.transcript, graph), f"gradients of {graph.num_devices} devices, one layer")
+    return RecordedRun("plaintext", text, TRAINING, PublicParameters(), channel.transcript, (truth,))
 
 
 def send_gradients(channel: Channel, graph: FederatedGraph, seed: int) -> None:
@@ -203,8 +203,8 @@ def _deal_graph(graph: nx.Graph, columns: int, share: float, silos: int = 3) -> 
     words = (np.random.default_rng(0).random((devices, columns)) < share).astype(np.float32)
     both = np.hstack([pairs, pairs[::-1]])
     federated = Graph.from_arrays("reference", words, np.arange(devices) % 2, both)
-    everyone, nobody = np.ones(devices, dtype=np.bool_), np.zeros(devices, dtype=np.bool_)
-    return FederatedGraph.from_assignment(federated, np.arange(devices) % silos, SplitMasks(everyone, nobody, nobody))
+    ones, zeros = np.ones(devices, dtype=np.bool_), np.zeros(devices, dtype=np.bool_)
+    return FederatedGraph.from_assignment(federated, np.arange(devices) % silos, SplitMasks(ones, zeros, zeros))
 
 
 _MADE: dict[str, Callable[[], RecordedRun]] = {

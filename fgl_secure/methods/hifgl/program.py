@@ -31,7 +31,7 @@ from fgl_secure.training.job import Job, Task
 from fgl_secure.training.local_privacy import LocalPerturbation, correct_scores, perturb_labels
 from fgl_secure.training.loop import COUNTS, Counts, Figures, Scores, TrainingRounds
 from fgl_secure.training.one_process import open_neighbours
-from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind, unwritten
+from fgl_secure.training.parameters import Adam, as_shared_tensor, flat, optimiser_state, overwrite, remind
 from fgl_secure.training.parties import neighbour_sums, note_membership
 from fgl_secure.training.presets import Federation, Preset
 from fgl_secure.training.silo import Silo
@@ -41,13 +41,13 @@ NORM = 4.0
 """L2 norm of a device's model input; bags of words and digits have about as much, and ranges of sums suit them."""
 
 
-def _propagate_means(talk: Collectives, rows: torch.Tensor, hops: int, first_layer: int) -> torch.Tensor:
+def _propagate_means(comm: Collectives, rows: torch.Tensor, hops: int, first_layer: int) -> torch.Tensor:
     """Return means over neighbours of means over neighbours, and so on, scaled to `NORM`: float [m, d].
 
     A device without a sum, since it has too few neighbours, keeps its row.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         rows: float [m, d], of the silo's devices, within [-1, 1].
         hops: number of means.
         first_layer: number of the first sum, beyond those of the model.
@@ -55,10 +55,10 @@ def _propagate_means(talk: Collectives, rows: torch.Tensor, hops: int, first_lay
     import torch  # noqa: PLC0415  # see above
     from torch.nn import functional  # noqa: PLC0415
 
-    counts = torch.tensor(talk.message_counts[:, None], dtype=rows.dtype, device=rows.device)
+    counts = torch.tensor(comm.message_counts[:, None], dtype=rows.dtype, device=rows.device)
     with torch.no_grad():
         for hop in range(hops):
-            _, sums = talk.neighbours(rows, layer=first_layer + hop)
+            _, sums = comm.neighbours(rows, layer=first_layer + hop)
             rows = torch.where(counts > 0, sums / counts.clamp(min=1), rows)
     return functional.normalize(rows) * NORM
 
@@ -67,7 +67,7 @@ class HiFGLSilo(TrainingRounds):
     """One silo's model in training.
 
     Args:
-        talk: the collectives of the run: sums over neighbours, over the silo's devices, and over silos.
+        comm: the collectives of the run: sums over neighbours, over the silo's devices, and over silos.
         preset: how to train.
         backbone: "gcn" or "sage".
         seed: of the initial weights and of dropout; coins of schemes come from elsewhere.
@@ -78,7 +78,7 @@ class HiFGLSilo(TrainingRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: Preset,
         *,
         backbone: str = "gcn",
@@ -87,18 +87,18 @@ class HiFGLSilo(TrainingRounds):
         perturbation: LocalPerturbation | None = None,
         coins: Coins | None = None,
     ) -> None:
-        super().__init__(talk, preset.epochs, preset.selection, preset.patience)
+        super().__init__(comm, preset.epochs, preset.selection, preset.patience)
         make = maker(backbone, preset.layers_of)
-        self._preset, self._device, silo = shape_preset(make, preset), device or torch.device("cpu"), talk.silo
+        self._preset, self._device, silo = shape_preset(make, preset), device or torch.device("cpu"), comm.silo
         widths = preset.widths(silo.facts.features, silo.facts.classes)
         self.layers = make_layers(make, widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
         self._coins = torch.Generator().manual_seed(seed)
-        self._degrees = Degrees(*(self._column(item) for item in (silo.degrees, talk.partners, talk.message_counts)))
+        self._degrees = Degrees(*(self._column(item) for item in (silo.degrees, comm.partners, comm.message_counts)))
         self._perturbation = perturbation
         self._smoothed = perturbation is None
-        self._features = unwritten(silo.features, self._device)
+        self._features = as_shared_tensor(silo.features, self._device)
         if perturbation is not None:  # devices keep what they drew: a second draw would cost epsilon once more
             self._features = self._to_device(perturbation.model_inputs(silo.features, silo.facts.nodes, coins))
         self._response: torch.Tensor | None = None
@@ -110,9 +110,9 @@ class HiFGLSilo(TrainingRounds):
         self._static: torch.Tensor | None = None
         if preset.static_first_layer and not self._part(0).projects_sums:
             raise InputError(f"static_first_layer must be false for {backbone}, whose sums cannot be projected later")
-        talk.watch(self.layers)
+        comm.watch(self.layers)
         if self._smoothed:
-            talk.unchanging(self._features, silo.facts.feature_bits)
+            comm.unchanging(self._features, silo.facts.feature_bits)
 
     def _to_device(self, array: Array) -> torch.Tensor:
         return torch.tensor(array).to(self._device)
@@ -122,17 +122,17 @@ class HiFGLSilo(TrainingRounds):
 
     def train(self, number: int) -> Figures:  # noqa: ARG002  # every round is alike
         """One step on the mean gradient of the silo's devices (4.1.2, item 2), and federation (4.3)."""
-        self.talk.hand_down(self.layers)
+        self.comm.hand_down(self.layers)
         logits = self.forward(training=True)
         losses = self.task_losses(logits) * self._training
         judged = self.predict_logits() if self.judges_apart else logits.detach()
-        self.talk.backward(losses.sum())
-        self.talk.gradients()
+        self.comm.backward(losses.sum())
+        self.comm.gradients()
         return self._step(judged, losses.detach())
 
     def judge(self, number: int) -> Figures | None:  # noqa: ARG002  # whenever it is
         """Hands out the models as they are, and scores them."""
-        self.talk.hand_down(self.layers)
+        self.comm.hand_down(self.layers)
         return self.sum_figures(self.predictions(self.predict_logits()))[1]
 
     def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
@@ -152,7 +152,7 @@ class HiFGLSilo(TrainingRounds):
 
     def predict_logits(self) -> torch.Tensor:
         """Logits [m, classes] of the models as they are, without dropout."""
-        with self.talk.evaluation():
+        with self.comm.evaluation():
             return self.forward(training=False)
 
     def forward(self, *, training: bool) -> torch.Tensor:
@@ -160,17 +160,17 @@ class HiFGLSilo(TrainingRounds):
         h, depth = self._inputs(), len(self.layers)
         for number in range(depth):
             part = self._part(number)
-            kept = part.local_state(h)
+            state = part.local_state(h)
             if number == 0 and self._preset.static_first_layer:
                 # The sums of the neighbours' scaled features [m, d], exchanged when first asked for and kept.
                 if self._static is None:
                     raw = part.raw_message(self._features, self._degrees)
-                    self._keep(self.talk.neighbours(raw, layer=0)[1])
+                    self._keep(self.comm.neighbours(raw, layer=0)[1])
                 assert self._static is not None, "it has just been kept"
                 sums = part.project(self._static, part.message_weight)
             else:
-                kept, sums = self.talk.neighbours(part.message(kept, self._degrees), carry=kept, layer=number)
-            h = part.update(kept, sums, self._degrees)
+                state, sums = self.comm.neighbours(part.message(state, self._degrees), carry=state, layer=number)
+            h = part.update(state, sums, self._degrees)
             if number < depth - 1:
                 h = self._activate(h, training=training)
         return h
@@ -179,12 +179,12 @@ class HiFGLSilo(TrainingRounds):
         """Return the first layer's input [m, d]: features, or means of perturbed ones, computed at the first call."""
         if self._perturbation is not None and not self._smoothed:
             hops, first_layer = self._perturbation.hops, len(self.layers)
-            self._keep_smoothed(_propagate_means(self.talk, self._features, hops, first_layer))
+            self._keep_smoothed(_propagate_means(self.comm, self._features, hops, first_layer))
         return self._features
 
     def _keep_smoothed(self, smoothed: torch.Tensor) -> None:
         self._features, self._smoothed = smoothed, True
-        self.talk.unchanging(smoothed)
+        self.comm.unchanging(smoothed)
 
     def _part(self, number: int) -> MessageLayer:
         part = self.layers[number]
@@ -193,7 +193,7 @@ class HiFGLSilo(TrainingRounds):
 
     def _keep(self, sums: torch.Tensor) -> None:
         self._static = sums
-        self.talk.unchanging(sums)
+        self.comm.unchanging(sums)
 
     def _activate(self, h: torch.Tensor, *, training: bool) -> torch.Tensor:
         h, rate = torch.relu(h), self._preset.dropout
@@ -325,7 +325,7 @@ def silos_of(
     Args:
         graph: who has what.
         schemes: by topology, or one for neighbours' rows. What devices hand to their silo goes under the scheme of
-            neighbours unless it has one of its own; what is left is in the clear.
+            neighbours unless it has one of its own; what is left is in plaintext.
         preset: how to train.
         backbone: a name of `fgl_secure.backbones`.
         seed: of initial weights and dropout.
@@ -341,10 +341,10 @@ def silos_of(
     choices = {"backbone": backbone, "seed": seed, "device": device}
     features = graph.graph.num_features if preset.static_first_layer or perturbation is not None else 1
 
-    def make(talk: Collectives, coins: Coins) -> HiFGLSilo:
+    def make(comm: Collectives, coins: Coins) -> HiFGLSilo:
         if perturbation is None:
-            return kind(talk, preset, **choices)
-        return kind(talk, preset, **choices, perturbation=perturbation, coins=coins)
+            return kind(comm, preset, **choices)
+        return kind(comm, preset, **choices, perturbation=perturbation, coins=coins)
 
     task = Task(make, assignment, preset.epochs, width=max(rows, features))
     return Job(task, graph, graph.restricted_to_split() if preset.split_restricted else None)
@@ -364,17 +364,17 @@ class NodeRegression(HiFGLSilo):
     In all sums squared errors take the place of correct predictions, and absolute errors follow the counts.
 
     Args:
-        talk: the collectives of the run; its silo holds the targets.
+        comm: the collectives of the run; its silo holds the targets.
         preset: how to train.
         choices: as of `HiFGLSilo`.
     """
 
     count_scales: ClassVar[Array] = np.array([_UNIT, 1, _UNIT, 1, _UNIT, _UNIT])
 
-    def __init__(self, talk: Collectives, preset: Preset, **choices: Any) -> None:
-        super().__init__(talk, preset, **choices)
+    def __init__(self, comm: Collectives, preset: Preset, **choices: Any) -> None:
+        super().__init__(comm, preset, **choices)
         self._scores = Scores(preset.selection, less=True)
-        self._targets = self._to_device(talk.silo.own[_TARGETS])
+        self._targets = self._to_device(comm.silo.own[_TARGETS])
 
     def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the squared error of each device, [m]."""
@@ -402,14 +402,14 @@ class NodeRegression(HiFGLSilo):
         "validation", "test" and "own test" are root mean squared errors, "test MAE" and "own test MAE" mean absolute
         errors; NaN without any device.
         """
-        best, own = self._scores.best, self._scores.own
+        best, client_scores = self._scores.best, self._scores.own
         return {
             **super().report,
             "validation": np.sqrt(_mean_error(best, 0, 1)),
             "test": np.sqrt(_mean_error(best, 2, 3)),
-            "own test": np.sqrt(_mean_error(own, 2, 3)),
+            "own test": np.sqrt(_mean_error(client_scores, 2, 3)),
             "test MAE": _mean_error(best, COUNTS + 1, 3),
-            "own test MAE": _mean_error(own, COUNTS + 1, 3),
+            "own test MAE": _mean_error(client_scores, COUNTS + 1, 3),
         }
 
 
@@ -450,7 +450,7 @@ def node_regression(
     unlabelled = replace(graph.graph, labels=read_only(np.zeros(graph.num_devices, dtype=np.int64)))
     graph = replace(graph, graph=unlabelled)
     job = silos_of(graph, schemes, preset, kind=NodeRegression, **choices)
-    shares = [_with_targets(share, values) for share in Silo.all_of(graph, job.heard)]
+    shares = [_with_targets(share, values) for share in Silo.all_of(graph, job.message_graph)]
     return replace(job, shares=tuple(shares))
 
 

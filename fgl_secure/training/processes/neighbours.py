@@ -21,7 +21,7 @@ from fgl_secure.coins import Coins
 from fgl_secure.errors import InputError, ProtocolError
 from fgl_secure.protocols.partners.agreement import Partners, outcome
 from fgl_secure.protocols.partners.machine import PartnerDevices
-from fgl_secure.protocols.relay_coded.wire import found_among
+from fgl_secure.protocols.relay_coded.wire import find_positions
 from fgl_secure.protocols.scheme import HostedScheme, Scheme, SumMachine, least_group
 from fgl_secure.protocols.stepwise import done_array, done_steps
 from fgl_secure.protocols.topology import (
@@ -90,17 +90,17 @@ class _Edges:
         self._sent = {direction: np.zeros(share.edges.shape[1], dtype=np.bool_) for direction in Direction}
         self._sent[Direction.FORWARD][received] = self._is_computed(share.edges[1], received)
 
-    def tell(self, direction: Direction) -> Outbox:
+    def send_edges(self, direction: Direction) -> Outbox:
         """Tell every other silo which of its devices' messages go into sums of own devices."""
-        here, other = self._ends(direction)[1]
+        is_local, other = self._ends(direction)[1]
         step, edges = Step(0, direction=direction), self._sent[direction]
-        return {silo: [Parcel(Phase.WANTED, step, (edges[here & (other == silo)],))] for silo in self._share.others}
+        return {silo: [Parcel(Phase.WANTED, step, (edges[is_local & (other == silo)],))] for silo in self._share.others}
 
-    def hear(self, inbox: Inbox, direction: Direction) -> None:
+    def receive_edges(self, inbox: Inbox, direction: Direction) -> None:
         """Take what the others told of a direction; after the forward one it is known what goes backward."""
-        here, other = self._ends(direction)[0]
+        is_local, other = self._ends(direction)[0]
         for silo in self._share.others:
-            places = np.flatnonzero(here & (other == silo))
+            places = np.flatnonzero(is_local & (other == silo))
             (flags,) = fitting(only(inbox, silo, Phase.WANTED), ("|b1", (len(places),)))
             self._sent[direction][places] = flags
         forward, backward = (self._sent[item] for item in (Direction.FORWARD, Direction.BACKWARD))
@@ -110,10 +110,10 @@ class _Edges:
         elif (backward & ~forward).any():
             raise ProtocolError("silos must send back along messages that were sent; one would not")
 
-    def _is_computed(self, devices: Ids, which: Flags) -> Flags:
+    def _is_computed(self, devices: Ids, mask: Flags) -> Flags:
         """Return which of some messages, to or from own devices, go into sums: bool [k]."""
-        foreign = None if self._foreign is None else self._foreign[which]
-        return is_computed(self._share.local(devices[which]), self._minimum, foreign)
+        foreign = None if self._foreign is None else self._foreign[mask]
+        return is_computed(self._share.local(devices[mask]), self._minimum, foreign)
 
     @property
     def forward(self) -> Flags:
@@ -180,7 +180,7 @@ class HostedSums:
         self._edges = _Edges(share, least_group(scheme), scheme.contributors, crossing=crossing)
         self._width = width
         self._numbering = _Numbering(share.facts.silos, scheme.helpers.get(Role.RELAY, 0))
-        self._heard = 0
+        self._passes_done = 0
         self._hosting: Hosting[SumMachine] | None = None
         self.result: NDArray[np.float64] = np.empty((0, 0))
 
@@ -195,7 +195,7 @@ class HostedSums:
 
     def prepare(self) -> Outbox:
         """Start what has to be agreed on before the first sum: silos tell each other which messages are wanted."""
-        return self._edges.tell(Direction.FORWARD)
+        return self._edges.send_edges(Direction.FORWARD)
 
     def begin(self, values: Reals, step: Step) -> Outbox:
         """Start a sum; `take` says when it is there.
@@ -231,10 +231,10 @@ class HostedSums:
 
     def _take_agreement(self, inbox: Inbox) -> Outbox | None:
         """Have one turn of the agreement; None when it is over."""
-        direction = (Direction.FORWARD, Direction.BACKWARD)[self._heard]
-        self._edges.hear(inbox, direction)
-        self._heard += 1
-        return self._edges.tell(Direction.BACKWARD) if direction is Direction.FORWARD else None
+        direction = (Direction.FORWARD, Direction.BACKWARD)[self._passes_done]
+        self._edges.receive_edges(inbox, direction)
+        self._passes_done += 1
+        return self._edges.send_edges(Direction.BACKWARD) if direction is Direction.FORWARD else None
 
     @property
     def is_agreed(self) -> bool:
@@ -252,8 +252,8 @@ class HostedSums:
         ends, owners, silos = self._known_nodes()
         edges, back = self._edges.agreed_edges()
         source, target = np.searchsorted(ends, edges)
-        there = np.ones(len(back), dtype=np.bool_)
-        grouping = AgreedGrouping(owners, owners, source, target, silos, silos, there, back)
+        forward = np.ones(len(back), dtype=np.bool_)
+        grouping = AgreedGrouping(owners, owners, source, target, silos, silos, forward, back)
         return self._hosting_of(Topology(NEIGHBOURS, grouping, self._width, helpers=self._numbering.all_relays))
 
     def _known_nodes(self) -> tuple[Ids, Ids, Ids]:
@@ -263,9 +263,9 @@ class HostedSums:
 
     def _hosting_of(self, topology: Topology, *, devices: bool = True) -> Hosting[SumMachine]:
         share, numbering = self._share, self._numbering
-        here = numbering.silo(np.array([share.silo]))
-        here = np.append(here, numbering.device(share.nodes)) if devices else here
-        machines = self._scheme.machines(topology, self._session, self._draws, here)
+        hosted = numbering.silo(np.array([share.silo]))
+        hosted = np.append(hosted, numbering.device(share.nodes)) if devices else hosted
+        machines = self._scheme.machines(topology, self._session, self._draws, hosted)
         return Hosting(machines, share.silo, self._process_of, self._session)
 
     def _process_of(self, parties: Ids) -> Ids:
@@ -279,8 +279,8 @@ class HostedSums:
     def message_counts(self) -> Ids:
         """Return how many messages are in the forward sum of each device, once that is agreed on: int64 [m]."""
         received = self._edges.forward & self._share.inside[1]
-        own = self._share.local(self._share.edges[1, received])
-        return np.bincount(own, minlength=len(self._share.nodes)).astype(np.int64)
+        receivers = self._share.local(self._share.edges[1, received])
+        return np.bincount(receivers, minlength=len(self._share.nodes)).astype(np.int64)
 
     def partners(self) -> Ids | None:
         """Return from how many others each device hears, int64 [m]; None where these are its neighbours."""
@@ -289,12 +289,12 @@ class HostedSums:
     def state(self) -> dict[str, Array]:
         """Return keys, what is agreed on, and the sum at hand."""
         machines = {} if self._hosting is None else under("hosting", self._hosting.state())
-        received = {"heard": np.array([self._heard, self.is_agreed], dtype=np.int64)}
+        received = {"heard": np.array([self._passes_done, self.is_agreed], dtype=np.int64)}
         return {**received, **machines, **under("edges", self._edges.state())}
 
     def restore(self, state: Arrays) -> None:
         """Go on where a state was taken."""
-        self._heard, agreed = state["heard"].tolist()
+        self._passes_done, agreed = state["heard"].tolist()
         self._edges.restore(within("edges", state))
         if agreed:
             self._hosting = self._make_hosting()
@@ -389,15 +389,15 @@ class _SiloRowSums(HostedSums):
         return int((self._between.rows()[1] == self._share.silo).sum()), self._between.forward
 
     def _take_agreement(self, inbox: Inbox) -> None:
-        self._between.hear(inbox, Direction.FORWARD)
+        self._between.receive_edges(inbox, Direction.FORWARD)
 
     def _make_hosting(self) -> Hosting[SumMachine]:
         numbering, (nodes, senders) = self._numbering, self._between.rows()
         ends = np.union1d(self._share.nodes, nodes)
         owners = [numbering.silo(item) for item in (senders, self._share.owners(ends)[0])]
-        there, back = np.ones(len(nodes), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
+        forward, back = np.ones(len(nodes), dtype=np.bool_), np.zeros(len(nodes), dtype=np.bool_)
         order, target = np.arange(len(nodes)), np.searchsorted(ends, nodes)
-        grouping = AgreedGrouping(owners[0], owners[1], order, target, owners[0], owners[1], there, back)
+        grouping = AgreedGrouping(owners[0], owners[1], order, target, owners[0], owners[1], forward, back)
         topology = Topology(NEIGHBOURS, grouping, self._width, helpers=numbering.all_relays)
         return self._hosting_of(topology, devices=False)
 
@@ -461,8 +461,8 @@ class RelayProcess(Process):
     def __init__(self, index: int, silos: int, scheme: Scheme, session: bytes, coins: Coins) -> None:
         self._silos, self._numbering = silos, _Numbering(silos, scheme.helpers[Role.RELAY])
         topology = Topology(NEIGHBOURS, _NO_MESSAGES, 1, helpers=self._numbering.all_relays)
-        here = self._numbering.all_relays[index : index + 1]
-        machines = scheme.machines(topology, session, OwnDraws(coins), here)
+        hosted = self._numbering.all_relays[index : index + 1]
+        machines = scheme.machines(topology, session, OwnDraws(coins), hosted)
         self._hosting = Hosting(machines, silos + index, self._process_of, session, self._admit)
         self._devices: Ids = np.empty((2, 0), dtype=np.int64)
         self._step: Step | None = None
@@ -490,7 +490,7 @@ class RelayProcess(Process):
         """Return the silo from which each device was first heard of; _UNKNOWN before."""
         nodes, (known, silos) = self._numbering.node(parties), self._devices
         out = np.where(nodes < 0, parties - 1, _UNKNOWN)
-        index = found_among(nodes, known)
+        index = find_positions(nodes, known)
         out[index >= 0] = silos[index[index >= 0]]
         return out
 

@@ -193,7 +193,7 @@ class Hosting(Generic[_Hosted]):
         self.machines = tuple(machines)
         self._number, self._process_of, self._session = number, process_of, session
         self._admit = admit
-        self._here: list[Messages] = []
+        self._local: list[Messages] = []
 
     def turn(self, inbox: Inbox) -> Outbox:
         """Have one turn: machines take what has arrived, and say what leaves.
@@ -201,7 +201,7 @@ class Hosting(Generic[_Hosted]):
         Raises:
             ProtocolError: something that arrived is not what honest parties of its sender's process send.
         """
-        arrived, self._here = self._here, []
+        arrived, self._local = self._local, []
         for messages in arrived:
             self._give(messages)
         for sender, parcels in inbox.items():
@@ -214,7 +214,7 @@ class Hosting(Generic[_Hosted]):
                 for process in np.unique(to).tolist():
                     part = messages.rows(to == process)
                     if process == self._number:
-                        self._here.append(part)
+                        self._local.append(part)
                         continue
                     data = np.frombuffer(encode(part, self._session), dtype=np.uint8)
                     out.setdefault(process, []).append(Parcel(part.phase, part.step, (data,)))
@@ -245,16 +245,16 @@ class Hosting(Generic[_Hosted]):
         arrays: dict[str, Array] = {}
         for n, machine in enumerate(self.machines):
             arrays |= under(f"machine{n}", dict(machine.state()))
-        here = {f"here{n}": np.frombuffer(encode(m, self._session), dtype=np.uint8) for n, m in enumerate(self._here)}
-        return arrays | here
+        inbox = {f"here{n}": np.frombuffer(encode(m, self._session), dtype=np.uint8) for n, m in enumerate(self._local)}
+        return arrays | inbox
 
     def restore(self, state: Arrays) -> None:
         """Go on where a state was taken."""
         for n, machine in enumerate(self.machines):
             machine.restore(within(f"machine{n}", state))
-        self._here = []
-        while f"here{len(self._here)}" in state:
-            self._here.append(decode(state[f"here{len(self._here)}"].tobytes(), self._session))
+        self._local = []
+        while f"here{len(self._local)}" in state:
+            self._local.append(decode(state[f"here{len(self._local)}"].tobytes(), self._session))
 
 
 Post = Mapping[int, bytes]
@@ -334,7 +334,7 @@ class SealedParty:
         """One turn.
 
         Args:
-            post: by sender, what it sent; the first turn finds nothing, the second everybody's key.
+            post: by sender, what it sent; the first turn finds nothing, the second every party's key.
 
         Returns:
             By receiver, what leaves.
@@ -366,7 +366,7 @@ class SealedParty:
         if set(post) != set(self._others):
             raise ProtocolError(f"all of {len(self._others)} other parties must publish a key; found {len(post)}")
         size, sending, wrapped, publics = self._agreement.public_bytes, {}, {}, {}
-        own, pair = Offer(self._private, self._agreement).public, KeyPair(self._private[:KEY_BYTES])
+        own_public, pair = Offer(self._private, self._agreement).public, KeyPair(self._private[:KEY_BYTES])
         for other, data in post.items():
             public, signature = data[:size], data[size:]
             if len(public) != size or len(signature) not in (0, SIGNATURE_BYTES):
@@ -376,7 +376,7 @@ class SealedParty:
             if self._identities is not None:
                 self._identities.check(other, self._statement(other, public), signature)
             secret = self._coins.uniform(256, (self._agreement.secret_bytes,)).astype(np.uint8).tobytes()
-            first, context = public[:PUBLIC_KEY_BYTES], self._context(self._number, other, own, public)
+            first, context = public[:PUBLIC_KEY_BYTES], self._context(self._number, other, own_public, public)
             sending[other] = pair.agree(first, session=self._session, context=context, secret=secret)
             wrapped[other], publics[other] = wrap(public, secret), public
         self._sending, self._wrapped, self._publics = sending, wrapped, publics

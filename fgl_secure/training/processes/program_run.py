@@ -75,24 +75,24 @@ class SiloProcess(Process):
         members: Scheme | None = None,
         names: Names | None = None,
     ) -> None:
-        self._silo, self._make, self._company, self._neighbours = silo, make, company, neighbours
+        self._silo, self._make, self._parties, self._neighbours = silo, make, company, neighbours
         self._members = HostedMembers(members, silo.facts.sizes, silo.silo)
         self._sums = SiloSums(company, silo.silo, coins, names)
         self._due, self._number = _SiloStep.START, _BEFORE
         self._program: Program | None = None
         self._strand: Strand[bool] | None = None
-        self._kept: Arrays = {}
-        self._given: list[tuple[Array, ...]] = []
+        self._saved: Arrays = {}
+        self._answers: list[tuple[Array, ...]] = []
         self._call: Array = np.empty(0, dtype=np.int64)
         code = None if neighbours is None else neighbours.row_code
         self._ranged = finds_ranges(silo.facts, code)
         self._key = rounding_key(coins) if self._ranged or company.scheme.precision is not None else b""
         self._report: dict[str, Array] | None = None
-        self._found: dict[str, Array] | None = None
+        self._report_arrays: dict[str, Array] | None = None
 
     def step(self, inbox: Inbox) -> Outbox:
         """One turn."""
-        self._found = None
+        self._report_arrays = None
         if self._due is _SiloStep.NOTHING:
             return NOTHING
         if self._due is _SiloStep.START:
@@ -124,7 +124,7 @@ class SiloProcess(Process):
             if out is not None:
                 return out
             strand, result = self._revive_round(), (self._sum_result(topology),)
-        self._given.append(result)
+        self._answers.append(result)
         return self._go_on(strand, _reply(topology, result))
 
     def _sum_result(self, topology: str) -> Array:
@@ -137,10 +137,10 @@ class SiloProcess(Process):
     def _read_rows(self, inbox: Inbox, call: Call) -> tuple[Array, ...]:
         """What each silo sent: rows of the type and width of those that went out."""
         assert call.phase is not None, "what is exchanged has a phase"
-        own = next(iter(call.sent.values()))
-        form = (own.dtype.str, (-1, own.shape[1]))
+        sent_rows = next(iter(call.sent.values()))
+        form = (sent_rows.dtype.str, (-1, sent_rows.shape[1]))
         result = {silo: fitting(only(inbox, silo, call.phase), form)[0] for silo in self._silo.others}
-        return tuple(result.get(silo, own[:0]) for silo in range(self._silo.facts.silos))
+        return tuple(result.get(silo, sent_rows[:0]) for silo in range(self._silo.facts.silos))
 
     def _go_on(self, strand: Strand[bool], reply: Any) -> Outbox:
         """Lets the program work until it waits for others, or is over."""
@@ -162,7 +162,7 @@ class SiloProcess(Process):
         self._program = program
 
         def work(ask: AnswerCall) -> bool:
-            program.talk.start(None if number == _BEFORE else number, ask)
+            program.comm.start(None if number == _BEFORE else number, ask)
             if number == _BEFORE:
                 program.begin()
                 return True
@@ -172,8 +172,8 @@ class SiloProcess(Process):
         return self._strand
 
     def _make_program(self) -> Program:
-        grid = grid_for(self._company.scheme, self._company.silos)
-        summed, company = np.zeros(len(self._silo.nodes), dtype=np.int64), self._company
+        grid = grid_for(self._parties.scheme, self._parties.silos)
+        summed, company = np.zeros(len(self._silo.nodes), dtype=np.int64), self._parties
         setting = CollectiveSetting(
             summed,
             grid,
@@ -197,14 +197,14 @@ class SiloProcess(Process):
     def _end_round(self, strand: Strand[bool]) -> Strand[bool] | None:
         """After a round: the next one, or None where there is none."""
         assert self._program is not None, "it has just worked"
-        goes_on, self._strand, self._given = strand.result, None, []
+        goes_on, self._strand, self._answers = strand.result, None, []
         if self._number != _BEFORE:
-            self._found = self._program.report
+            self._report_arrays = self._program.report
         if not goes_on:
             self._due, self._report = _SiloStep.NOTHING, self._program.report
             return None
         self._number += 1
-        self._kept = {**self._program.state(), **under("talk", self._program.talk.state())}
+        self._saved = {**self._program.state(), **under("comm", self._program.comm.state())}
         return self._begin_round()
 
     def _revive_round(self) -> Strand[bool]:
@@ -213,9 +213,9 @@ class SiloProcess(Process):
             return self._strand
         self._program = self._make_program()
         if self._number != _BEFORE:
-            self._program.restore(self._kept)
-            self._program.talk.restore(within("talk", self._kept))
-        strand, answers, reply = self._begin_round(), list(self._given), None
+            self._program.restore(self._saved)
+            self._program.comm.restore(within("comm", self._saved))
+        strand, answers, reply = self._begin_round(), list(self._answers), None
         while True:
             strand.go_on(reply)
             if strand.call is None:
@@ -267,7 +267,7 @@ class SiloProcess(Process):
     @property
     def round_report(self) -> dict[str, Array] | None:
         """That of the program, when a round has ended in the last turn."""
-        return self._found if self._found is not None else self._report
+        return self._report_arrays if self._report_arrays is not None else self._report
 
     @property
     def due(self) -> str:
@@ -277,8 +277,8 @@ class SiloProcess(Process):
         topology, number, layer, backward, _, part, _ = self._call.tolist()
         when = "before the first round" if part % 2 == BEGINNING else f"in round {number}"
         where = f", layer {layer}{', backward' * backward}" if layer >= 0 else ""
-        what = _TOPOLOGIES[topology]
-        return f"{'' if what == EXCHANGE else 'sum of '}{what} {when}{where}"
+        noun = _TOPOLOGIES[topology]
+        return f"{'' if noun == EXCHANGE else 'sum of '}{noun} {when}{where}"
 
     def close(self) -> None:
         """Ends the thread in which a round waits."""
@@ -288,7 +288,7 @@ class SiloProcess(Process):
 
     def state(self) -> dict[str, Array]:
         """States of machines, and the round at hand: how it began, and what its calls have given."""
-        answers = {f"{n}/{place}": result for n, item in enumerate(self._given) for place, result in enumerate(item)}
+        answers = {f"{n}/{place}": result for n, item in enumerate(self._answers) for place, result in enumerate(item)}
         neighbours = {} if self._neighbours is None else under("neighbours", self._neighbours.state())
         return {
             "due": np.array([self._due, self._number], dtype=np.int64),
@@ -296,7 +296,7 @@ class SiloProcess(Process):
             "key": np.frombuffer(self._key, dtype=np.uint8),
             **under("sums", self._sums.state()),
             **neighbours,
-            **under("kept", self._kept),
+            **under("kept", self._saved),
             **under("given", answers),
             **under("report", self._report or {}),
         }
@@ -312,8 +312,8 @@ class SiloProcess(Process):
         self._sums.restore(within("sums", state))
         if self._neighbours is not None:
             self._neighbours.restore(within("neighbours", state))
-        self._kept, answers = within("kept", state), within("given", state)
-        self._given = [tuple(item) for item in _in_order(answers)]
+        self._saved, answers = within("kept", state), within("given", state)
+        self._answers = [tuple(item) for item in _in_order(answers)]
         self._report = within("report", state) if self._due is _SiloStep.NOTHING else None
 
 
@@ -401,7 +401,7 @@ class ProgramRun:
         silo_data, ways = silo(), {"between": task.between, "crossing": task.crossing}
         sums = None if rows is None else hosted_sums(silo_data, rows, session, coins, task.width, **ways)
         return SiloProcess(
-            silo_data, lambda talk: task.make(talk, coins), self.company(session), coins, sums, members, names
+            silo_data, lambda comm: task.make(comm, coins), self.company(session), coins, sums, members, names
         )
 
     def party(

@@ -1,8 +1,8 @@
-"""Sums of all silos as part of a program: for everybody, or for one silo that hides the sum from the server.
+"""Sums of all silos as part of a program: for every party, or for one silo that hides the sum from the server.
 
 A sum is machines of a scheme, one for each silo that has a part in it and one for the server, whose messages travel as
 parcels. The server says when it has nothing more to do in a sum, so that all silos go on at one time; a sum for
-everybody it tells them then.
+every party it tells them then.
 
 No scheme keeps a server from sending one silo another result than the rest. With a range that only one silo gets, or a
 false mean that stops the others' gradients, the next sum would be a single silo's vector. So every silo keeps a digest
@@ -49,10 +49,10 @@ EVERYBODY = -1
 UNBOUNDED = -1
 OPENING = Phase.CAPACITIES
 """Silos say which sums they are about to take part in: number, length, bound and receiver of each; and of one for
-everybody the parts of which the server tells quotients, how large entries must be where it tells no more than that
+every party the parts of which the server tells quotients, how large entries must be where it tells no more than that
 they are, and which entries are digits."""
 DONE = Phase.VECTOR_SUMS
-"""The server says that it is done with a sum; one for everybody goes with it."""
+"""The server says that it is done with a sum; one for every party goes with it."""
 CONFIRMATION = Phase.ROSTERS
 """A silo confirms to another one which results it got and which sums it opens, as a digest."""
 _DIGEST_BYTES = 32
@@ -130,8 +130,8 @@ def _by_place(known: Names | None, order: list[int]) -> Names | None:
     """Identities by place in a sum, from those by silo."""
     if known is None:
         return None
-    own = {order.index(silo): identity for silo, identity in known.own.items()}
-    return Names(own, Identities({place: known.known.public[silo] for place, silo in enumerate(order)}))
+    identities = {order.index(silo): identity for silo, identity in known.own.items()}
+    return Names(identities, Identities({place: known.known.public[silo] for place, silo in enumerate(order)}))
 
 
 def _pack_parcels(company: Company, number: int, batches: list[Messages]) -> Outbox:
@@ -214,7 +214,7 @@ class SiloSums:
             self._parts[number] = part
         self._open = np.array(rows, dtype=np.int64)
         opening = Parcel(OPENING, step, (self._open, self._quotients, scalar(least), digits.array))
-        return self._spoken({SERVER: [opening], **self._confirm(step, opening.to_bytes())})
+        return self._step_machines({SERVER: [opening], **self._confirm(step, opening.to_bytes())})
 
     def confirm_results(self, step: Step) -> Outbox:
         """Confirm all results so far to the other silos; nothing leaves where none came since the last confirmation.
@@ -258,7 +258,7 @@ class SiloSums:
                 if number not in self._parts:
                     raise ProtocolError(f"messages must be of a sum that is open; found some of {number}")
                 self._parts[number].receive(messages)
-        out = self._spoken({})
+        out = self._step_machines({})
         for parcel in done:
             self._keep(parcel)
         if out or len(self._results) < len(self._open):
@@ -287,7 +287,7 @@ class SiloSums:
             for sender, parcels in inbox.items()
         }
 
-    def _spoken(self, out: dict[int, list[Parcel]]) -> Outbox:
+    def _step_machines(self, out: dict[int, list[Parcel]]) -> Outbox:
         """What all parts say in their turn."""
         for number, part in self._parts.items():
             for end, parcels in _pack_parcels(self.company, number, list(part.step())).items():
@@ -304,7 +304,7 @@ class SiloSums:
         _, length, _, receiver = row[0].tolist()
         length_of_others = length - self._digits.spared_entries - len(parts) if receiver == EVERYBODY else 0
         if len(total) != length_of_others:
-            raise ProtocolError(f"server must tell {length_of_others} entries of sum {int(number)}; found {len(total)}")
+            raise ProtocolError(f"server must send {length_of_others} entries of sum {int(number)}; found {len(total)}")
         if receiver == self._silo:
             sums = self._parts[int(number)].sums
             if sums is None:
@@ -349,10 +349,10 @@ class SiloSums:
         self._step = Step(layer_and_all[0], layer_and_all[1], part=layer_and_all[2])
         self._parts = {}
         for row in self._open.tolist():
-            kept = within(f"part{row[0]}", state)
-            if kept:
+            part_state = within(f"part{row[0]}", state)
+            if part_state:
                 self._parts[row[0]] = self._part(row)
-                self._parts[row[0]].restore(kept)
+                self._parts[row[0]].restore(part_state)
         numbers = self._open[:, 0].tolist()
         self._results = {n: state[f"result{n}"] for n in numbers if f"result{n}" in state}
 
@@ -378,7 +378,7 @@ class SumServer:
     """
 
     def __init__(self, company: Company, coins: Coins) -> None:
-        self._company, self._draws = company, OwnDraws(coins)
+        self._parties, self._draws = company, OwnDraws(coins)
         self._step = Step(0)
         self._parts: list[int] = []
         self._least = 0
@@ -389,12 +389,12 @@ class SumServer:
     @property
     def silos(self) -> int:
         """How many take part."""
-        return self._company.silos
+        return self._parties.silos
 
     @property
     def session(self) -> bytes:
         """16 public bytes, different in every run."""
-        return self._company.session
+        return self._parties.session
 
     def turn(self, inbox: Inbox) -> Outbox:
         """One turn: what silos have sent, and what they get.
@@ -408,13 +408,13 @@ class SumServer:
         for silo, parcels in inbox.items():
             for parcel in parcels:
                 if parcel.phase is not OPENING and self._sums:
-                    self._hear(silo, parcel)
+                    self._receive(silo, parcel)
         return _join_outboxes(*(self._server_messages(number) for number in list(self._sums)))
 
     def _open(self, inbox: Inbox) -> None:
         if self._sums:
             raise ProtocolError(f"silos must end their sums before they open others; {len(self._sums)} are open")
-        openings = [only(inbox, silo, OPENING) for silo in range(self._company.silos)]
+        openings = [only(inbox, silo, OPENING) for silo in range(self._parties.silos)]
         opened = [fitting(parcel, ("<i8", (-1, 4)), ("<i8", (-1,)), ("<i8", ()), ("<i8", (3,))) for parcel in openings]
         self._step, (rows, parts, least, digits) = openings[0].step, opened[0]
         for silo, (parcel, result) in enumerate(zip(openings, opened, strict=True)):
@@ -423,20 +423,20 @@ class SumServer:
                 raise ProtocolError(f"silos must open the same sums; those of silos 0 and {silo} differ")
         self._parts, self._least = parts.tolist(), int(least)
         if min(self._parts, default=0) < 0 or (len(parts) and (len(rows), rows[0, 3]) != (1, EVERYBODY)):
-            raise ProtocolError("parts must be lengths, of the one sum that is opened, for everybody; they are not")
+            raise ProtocolError("parts must be lengths, of the one sum that is opened, for all silos; they are not")
         if self._least < 0 or (self._least and (len(parts) or (len(rows), rows[0, 3]) != (1, EVERYBODY))):
-            raise ProtocolError("least must be 0, or that of the one sum that is opened, for everybody; it is not")
+            raise ProtocolError("least must be 0, or that of the one sum that is opened, for all silos; it is not")
         self._digits = _checked_digits(digits, rows)
         if len(parts) and sum(self._parts) + len(parts) > rows[0, 1] - self._digits.spared_entries:
             raise ProtocolError("parts must fit into the sum; they do not")
         for number, length, bound, receiver in rows.tolist():
-            machine = self._company.machine(length, bound, receiver, SERVER, self._draws)
+            machine = self._parties.machine(length, bound, receiver, SERVER, self._draws)
             if machine is not None:
                 machine.begin(Step(number))
             self._sums[number], self._receivers[number] = machine, receiver
 
-    def _hear(self, silo: int, parcel: Parcel) -> None:
-        number, messages = _unpack_parcel(self._company, parcel, silo, SERVER)
+    def _receive(self, silo: int, parcel: Parcel) -> None:
+        number, messages = _unpack_parcel(self._parties, parcel, silo, SERVER)
         machine = self._sums.get(number)
         if machine is None:
             raise ProtocolError(f"silo {silo} must answer in a sum that is open; found {number}")
@@ -445,7 +445,7 @@ class SumServer:
     def _server_messages(self, number: int) -> Outbox:
         """What the server says in a sum; to all when it is done."""
         machine = self._sums[number]
-        out = {} if machine is None else _pack_parcels(self._company, number, list(machine.step()))
+        out = {} if machine is None else _pack_parcels(self._parties, number, list(machine.step()))
         if machine is not None and not machine.over:
             return out
         del self._sums[number]
@@ -458,23 +458,23 @@ class SumServer:
             total = self._digits.together(sums[0])
             total = quotients(total, self._parts) if self._parts else total
             total = total >= self._least if self._least else total
-        done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._company.silos)}
+        done = {silo: [Parcel(DONE, self._step, (scalar(number), total))] for silo in range(self._parties.silos)}
         return _join_outboxes(out, done)
 
 
 def _checked_digits(digits: Array, rows: Array) -> Digits:
-    """Which entries of the one sum that is opened, for everybody, are digits."""
+    """Which entries of the one sum that is opened, for every party, are digits."""
     result = Digits(*digits.tolist())
     if result == NO_DIGITS:
         return result
     fits = result.whole >= 1 and 1 <= result.places <= _MOST_BITS and 2 <= result.bits <= _MOST_BITS
     if not fits or (len(rows), rows[0, 3]) != (1, EVERYBODY) or result.whole * result.places > rows[0, 1]:
-        raise ProtocolError("digits must be those of the one sum that is opened, for everybody; they are not")
+        raise ProtocolError("digits must be those of the one sum that is opened, for all silos; they are not")
     return result
 
 
 def deliver_posts(posts: Mapping[int, Mapping[int, bytes]], server: SumServer) -> dict[int, dict[int, bytes]]:
-    """What a mailbox does in one turn: hands the server what is for it, and everybody what is for them.
+    """What a mailbox does in one turn: hands the server what is for it, and every party what is for them.
 
     Args:
         posts: by sender, what left.

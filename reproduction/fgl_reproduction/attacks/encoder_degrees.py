@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Card, InformedAttack, Measurement, Truth
-from fgl_secure.attacks.truth import moved_on
+from fgl_secure.attacks.truth import shift_rows
 from fgl_secure.attacks.updates import sums_of, vectors_of
 from fgl_secure.runtime import PublicParameters, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
@@ -53,7 +53,7 @@ class DegreeTruth(Truth):
 
     def permute(self, seed: int) -> DegreeTruth:  # noqa: ARG002  # clients move on by one
         """Every client's degrees at the next client."""
-        return replace(self, present=moved_on(self.present))
+        return replace(self, present=shift_rows(self.present))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

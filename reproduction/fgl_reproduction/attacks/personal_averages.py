@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fgl_secure.attacks.base import Attack, Card, DataSecret, InformedAttack, Measurement, Truth
-from fgl_secure.attacks.truth import moved_on
+from fgl_secure.attacks.truth import shift_rows
 from fgl_secure.runtime import Directory, MessageKind, Phase, PublicParameters, ReceivedRows, Role, Secret, View
 from fgl_secure.statistics.metrics import clustered_proportion
 from fgl_secure.typing import Floats, Ids
@@ -86,7 +86,7 @@ class ReceivedModels:
     total: Ids | None
 
 
-def told_to_clients(view: View) -> Iterator[ReceivedModels]:
+def client_models(view: View) -> Iterator[ReceivedModels]:
     """What every client was told in the first round, client by client; those that told nothing are left out."""
     embeddings, terms = (
         [batch for batch in view.messages(phase, round=0) if not batch.step.evaluation]
@@ -134,7 +134,7 @@ class ModelTruth(Truth):
 
     def permute(self, seed: int) -> ModelTruth:  # noqa: ARG002  # clients move on by one
         """Every client's secrets at the next client."""
-        return ModelTruth(moved_on(self.models), moved_on(self.label_shares))
+        return ModelTruth(shift_rows(self.models), shift_rows(self.label_shares))
 
 
 RECOVERED = 1e-3
@@ -162,7 +162,7 @@ def guessed_models(view: View, rules: AverageRules) -> GuessedModels | None:
     """From terms where there are any, else from sums; None without either."""
     clients = view.parties.counts.get(Role.SILO, 0)
     result = [
-        (told.client, *_models_of(told, rules)) for told in told_to_clients(view) if len(told.others) == clients - 1
+        (told.client, *_models_of(told, rules)) for told in client_models(view) if len(told.others) == clients - 1
     ]
     if not any(len(others) for _, others, _ in result):
         return None
@@ -304,7 +304,7 @@ class FunctionalEmbeddings(Attack[NearerClients, ModelTruth]):
     def infer(self, view: View, public: PublicParameters) -> NearerClients | None:  # noqa: ARG002  # needs no parameter
         """For every client; None if no client received two others' embeddings."""
         result = []
-        for client in told_to_clients(view):
+        for client in client_models(view):
             first, second = np.triu_indices(len(client.others), 1)
             if len(first):
                 like = client.embeddings @ client.own / np.maximum(np.linalg.norm(client.embeddings, axis=1), 1e-300)

@@ -32,7 +32,7 @@ class IdealCryptography(Cryptography):
     and the sum; the mask of a name is drawn when the name is first used, by one of its owners, and noted as known to
     the other; a box is a number, and what it held is noted as known to the party that gets it opened. So a
     coalition's view has everything that its members know. Short numbers keep views narrow. Public keys are enough for
-    two to agree, whatever the agreement: an ideal key is hidden from everybody else, and has nothing to be wrapped.
+    two to agree, whatever the agreement: an ideal key is hidden from every other party, and has nothing to be wrapped.
 
     Args:
         source: coins, those of all tapes at once under enumeration.
@@ -72,7 +72,7 @@ class IdealCryptography(Cryptography):
         return secret[-self.public_bytes :]
 
     def usable(self, public: bytes) -> bool:
-        """Whether it was given to somebody."""
+        """Whether it was given to a party."""
         return int.from_bytes(public) < len(self._owners)
 
     def agree(
@@ -125,7 +125,7 @@ class IdealCryptography(Cryptography):
         values = self._boxes[number][3]
         if values.shape[-1] != count:
             raise MalformedMessageError(f"a box must hold {count} elements; found {values.shape[-1]}")
-        self._source.note_learnt("unsealed", np.array([receiver]), values[..., None, :], context.step)
+        self._source.note_secrets("unsealed", np.array([receiver]), values[..., None, :], context.step)
         return values
 
     def vote(self, key: bytes, context: Context, sender: int, receiver: int, digest: bytes) -> bytes:  # noqa: ARG002
@@ -176,5 +176,5 @@ class IdealCryptography(Cryptography):
         modulus = (self.field if purpose in (KeyPurpose.SHARING, KeyPurpose.VETO) else self.ring).modulus
         values = self._source.draw(purpose.words, np.array(owners[:1]), modulus, (count,), step)
         for other in owners[1:]:
-            self._source.note_learnt(purpose.words, np.array([other]), values, step)
+            self._source.note_secrets(purpose.words, np.array([other]), values, step)
         return values[..., 0, :]

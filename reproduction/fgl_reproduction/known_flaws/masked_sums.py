@@ -58,7 +58,7 @@ def pair_masks(channel: Channel, p: int) -> Integers:
     masks = np.zeros((*channel.batch_shape, n, n), dtype=np.int64)
     for first in range(n - 1):
         drawn = channel.draw("pair masks", clients[[first]], p, (n - first - 1,))[..., 0, :]
-        channel.note_learnt("pair masks", clients[first + 1 :], drawn)
+        channel.note_secrets("pair masks", clients[first + 1 :], drawn)
         masks[..., first, first + 1 :] = drawn
         masks[..., first + 1 :, first] = -drawn % p
     return masks
@@ -118,7 +118,7 @@ def seeded_masks(inputs: Inputs, channel: Channel, *, modulus: int, folded: bool
     clients, step = channel.parties.ids(Role.SILO), Step(0)
     expand = _mersenne(modulus) if folded else _identity
     pair, own = channel.draw("pair seeds", clients[:1], modulus, (2,)), channel.draw("seeds", clients, modulus, (2,))
-    channel.note_learnt("pair seeds", clients[1:], pair)
+    channel.note_secrets("pair seeds", clients[1:], pair)
     mask = expand(pair)
     masks = np.concatenate([mask, -mask], axis=-2)
     to_server(channel, Phase.MASKED_VECTORS, step, (inputs + masks + expand(own)) % modulus)
@@ -147,7 +147,7 @@ def one_key(inputs: Inputs, channel: Channel, *, p: int, server_has_it: bool) ->
     pads = channel.draw("pads", clients, p, (1,))
     holders = np.concatenate([np.zeros(int(server_has_it), dtype=np.int64), clients])
     known = np.repeat(pads[..., None, :, 0], len(holders), axis=-2)
-    channel.note_learnt("pads", holders, known)
+    channel.note_secrets("pads", holders, known)
     ciphertexts = (inputs + pads) % p
     to_server(channel, Phase.CIPHERTEXTS, step, ciphertexts)
     total = np.repeat(ciphertexts.sum(axis=-2, keepdims=True) % p, len(clients), axis=-2)

@@ -46,7 +46,7 @@ class VisibleGraphClient(AveragedRounds):
     """One client of a baseline.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train; with a latent map, it is learnt first.
         seen: the nodes and edges that it sees, of all nodes in their order; their features are looked at as well.
         reach: how many hops from its own nodes.
@@ -57,7 +57,7 @@ class VisibleGraphClient(AveragedRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: Fed2GNNPreset,
         graph: FederatedGraph,
         reach: int,
@@ -66,15 +66,15 @@ class VisibleGraphClient(AveragedRounds):
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        model = model_of(backbone, talk.silo.facts, preset, seed)
-        super().__init__(talk, preset, model, seed=seed, device=device)
+        model = model_of(backbone, comm.silo.facts, preset, seed)
+        super().__init__(comm, preset, model, seed=seed, device=device)
         self.preset = preset
         self._seen, self._reach, self._kind = graph, reach, backbone_of(backbone).propagation
 
     def begin(self) -> None:
         """Learns the latent map."""
         if self.preset.latent is not None:
-            self.kept["latent"] = learn_latent(self.talk, self.preset.latent, seed=self.seed, device=self.device)
+            self.kept["latent"] = learn_latent(self.comm, self.preset.latent, seed=self.seed, device=self.device)
 
     def surroundings(self) -> Surroundings:
         """The nodes that it sees."""
@@ -112,7 +112,7 @@ def baseline_of(
         graph: who has what; every edge in both directions.
         baseline: who sees which edges.
         preset: how to train.
-        scheme: of what clients send the server; in the clear by default.
+        scheme: of what clients send the server; in plaintext by default.
         backbone: "gcn", "sage" or "dagnn".
         seed: of initial weights and dropout.
         device: where model compute runs.
@@ -123,8 +123,8 @@ def baseline_of(
     if central:
         preset = replace(preset, latent=None)
 
-    def make(talk: Collectives, _coins: Coins) -> VisibleGraphClient:
-        return VisibleGraphClient(talk, preset, seen, reach, backbone=backbone, seed=seed, device=device)
+    def make(comm: Collectives, _coins: Coins) -> VisibleGraphClient:
+        return VisibleGraphClient(comm, preset, seen, reach, backbone=backbone, seed=seed, device=device)
 
     return Job(Task(make, {SERVER: scheme or Plaintext()}, preset.epochs), graph)
 

@@ -113,7 +113,7 @@ class Fed2GNNBaselineRun:
     mapped: bool = True
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
-        """Trains once, in the clear."""
+        """Trains once, in plaintext."""
         return _accuracy(self.job(data, choices, seed).train())
 
     def job(self, data: Graph, choices: Choices, seed: int) -> Job:
@@ -136,7 +136,7 @@ class FedSageRun:
     setting: Fed2GNNSetting
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
-        """Trains once, in the clear, on features as they are."""
+        """Trains once, in plaintext, on features as they are."""
         graph, shared = self.setting.load_graph(data, seed), self.setting.preset(data, choices)
         settings = {field.name: getattr(shared, field.name) for field in fields(AveragedPreset)}
         preset = FedSagePreset(**settings, generator=fedsage_preset(choices.preset).generator)

@@ -31,12 +31,12 @@ class JointDecoding:
     """How the clients of a run train one decoder.
 
     Attributes:
-        talk: sums over clients.
+        comm: sums over clients.
         seed: of the initial weights, one for all.
         growth: by how much a part of an element may be larger than the one before it.
     """
 
-    talk: Collectives
+    comm: Collectives
     seed: int
     growth: float
 
@@ -66,7 +66,7 @@ class JointDecoding:
 
         Where no client has any, they stay as they are.
         """
-        weight = sets / self.talk.silo.facts.nodes
+        weight = sets / self.comm.silo.facts.nodes
         row = np.append(weight * flat(parameters).astype(np.float64), weight)
         sums = self._sum(row, [parameter.numel() for parameter in parameters])
         if sums[-1]:
@@ -77,7 +77,7 @@ class JointDecoding:
 
         A part that is zero everywhere counts as 1 large.
         """
-        nodes, grown = self.talk.silo.facts.nodes, self.growth ** np.arange(data.elements.shape[1])
+        nodes, grown = self.comm.silo.facts.nodes, self.growth ** np.arange(data.elements.shape[1])
         result = np.abs(data.elements).mean(axis=2).sum(axis=0) / grown
         *magnitudes, elements = self._sum(np.append(result, len(data.elements)) / nodes)
         size = np.array(magnitudes, dtype=np.float64) * grown / (elements or 1.0)
@@ -85,11 +85,11 @@ class JointDecoding:
 
     def _mean(self, sums: Floats, elements: float) -> Floats:
         """What all clients' sums over elements are an element."""
-        share = UNIT * elements * self.talk.silo.facts.nodes
+        share = UNIT * elements * self.comm.silo.facts.nodes
         return self._sum(sums.ravel() / share).reshape(sums.shape) * UNIT
 
     def _sum(self, row: Floats, parts: Sequence[int] = ()) -> Floats:
-        return self.talk.server(row, grid=self.talk.grid(FRACTION_BITS), parts=parts)[0]
+        return self.comm.server(row, grid=self.comm.grid(FRACTION_BITS), parts=parts)[0]
 
 
 class TogetherDecoder(Decoder):
@@ -141,5 +141,5 @@ class TogetherClient(Fed2GNNClient):
     def decoder(self, data: Neighbourhoods, seed: int) -> Decoder:
         """One for all clients and sets of as many parts."""
         preset, parts = self.preset, data.elements.shape[1]
-        together = JointDecoding(self.talk, self.seed + parts, preset.row_growth)
+        together = JointDecoding(self.comm, self.seed + parts, preset.row_growth)
         return TogetherDecoder(data, preset.neighbours, preset.decoder, seed, self.device, together)

@@ -168,7 +168,7 @@ class PlainClient(ChosenRounds):
     """A network that learns from labels alone.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: rate and local epochs.
         baseline: what clients have in common; one network for all is that of client 0 at the start.
         backbone: "gcn", "sgc" or "sage".
@@ -178,7 +178,7 @@ class PlainClient(ChosenRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: FedSprayPreset,
         baseline: Baseline,
         *,
@@ -187,16 +187,16 @@ class PlainClient(ChosenRounds):
         device: torch.device | None = None,
     ) -> None:
         place, draws = device or torch.device("cpu"), torch.Generator().manual_seed(seed)
-        super().__init__(talk, preset, place)
+        super().__init__(comm, preset, place)
         self._averaged: list[torch.Tensor] = []
         if baseline is Baseline.FEDSTAR:
-            structured = structured_network(backbone, talk.silo, preset, draws)
+            structured = structured_network(backbone, comm.silo, preset, draws)
             self._averaged = list(structured.structure.parameters())
             self.network: ClassNetwork = structured.to(place)
         else:
             alone = baseline is Baseline.LOCAL
-            silo = talk.silo.silo if alone else 0
-            self.network = drawn_network(backbone, talk.silo.facts, preset, draws, silo, KNOWN).to(place)
+            silo = comm.silo.silo if alone else 0
+            self.network = drawn_network(backbone, comm.silo.facts, preset, draws, silo, KNOWN).to(place)
             self._averaged = [] if alone else list(self.network.parameters())
         self._parameters = list(self.network.parameters())
         self._steps = adam(self.network, preset.learning_rate)
@@ -285,8 +285,8 @@ class ClusteredClient(PlainClient):
         means, figures = self.sum_parts(loss, [own * item for item in mine], mine)
         norms = np.zeros(len(clusters.of))
         norms[silo] = np.linalg.norm(own - before[cluster])
-        with self.talk.evaluation():
-            told, _ = self.talk.server(norms, grid=self.talk.grid(FRACTION_BITS))
+        with self.comm.evaluation():
+            told, _ = self.comm.server(norms, grid=self.comm.grid(FRACTION_BITS))
         result, of = np.stack(means).astype(np.float32), clusters.of.copy()
         clusters.see(number, told, np.linalg.norm(result - before, axis=1))
         _, first = np.unique(clusters.of, return_index=True)
@@ -322,5 +322,5 @@ def plain_clients(
     """The clients of a baseline; arguments as for `clients_of`."""
     kind = ClusteredClient if baseline is Baseline.GCFL else PlainClient
     return choose_rounds(
-        graph, scheme, preset, lambda talk, _: kind(talk, preset, baseline, backbone=backbone, seed=seed, device=device)
+        graph, scheme, preset, lambda comm, _: kind(comm, preset, baseline, backbone=backbone, seed=seed, device=device)
     )

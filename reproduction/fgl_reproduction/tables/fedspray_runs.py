@@ -125,7 +125,7 @@ def minority_of(client: int) -> Metric:
 
 
 def choose_preset(data: Graph, choices: Choices, changes: Changes = ()) -> FedSprayPreset:
-    """The preset that the choices name, but for some of its fields; the choices' own number of rounds comes last.
+    """The preset that the choices name, except for some of its fields; the choices' own number of rounds comes last.
 
     Raises:
         InputError: a scheme was chosen, which makes no difference to accuracies: sums are exact.

@@ -72,7 +72,7 @@ class BaselineClient(FedStructClient):
     """A client that trains a model of its own, which is averaged with those of others or not.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         task: what is trained.
         averaged: whether models are averaged after each step.
         own_ends: whether clients are tested each with the model that its own last step left, which the mean of the last
@@ -83,9 +83,9 @@ class BaselineClient(FedStructClient):
     alone = True
 
     def __init__(
-        self, talk: Collectives, task: FedStructTask, *, averaged: bool, own_ends: bool = False, **rest: Any
+        self, comm: Collectives, task: FedStructTask, *, averaged: bool, own_ends: bool = False, **rest: Any
     ) -> None:
-        super().__init__(talk, task, **rest)
+        super().__init__(comm, task, **rest)
         self._averaged, self._own_ends = averaged, own_ends
 
     def train(self, number: int) -> Figures:
@@ -98,7 +98,7 @@ class BaselineClient(FedStructClient):
         self.model.step(self.model.gradient(), None)
         given = self._share * self.model.parameters()["theta"] if self._averaged else np.empty(0, dtype=np.float32)
         row, parts = np.append(given, float(loss.detach())), (len(given),) * bool(len(given))
-        told, sums = self.talk.server(row, counts, parts=parts)
+        told, sums = self.comm.server(row, counts, parts=parts)
         if self._averaged and not (self._own_ends and number + 1 == self._preset.epochs):
             self._take(told[:-1])
         return Figures(float(told[-1]) / self.silo.facts.silos, sums, counts, self._score(sums, number))
@@ -112,7 +112,7 @@ class BaselineClient(FedStructClient):
         return len(self.silo.nodes) / facts.nodes
 
     def _take(self, theta: Array) -> None:
-        """Goes on with the mean over clients, but for LayerNorms that stay."""
+        """Goes on with the mean over clients, except for LayerNorms that stay."""
         modules = self.model.models.modules() if self._own_ends else ()
         staying = {id(leaf) for module in modules if isinstance(module, nn.LayerNorm) for leaf in module.parameters()}
         with torch.no_grad():

@@ -108,7 +108,7 @@ class StructureCost:
 
     @property
     def _exchange(self) -> RowExchange:
-        """In the clear as published, entry by entry; under a scheme as tables of cells."""
+        """In plaintext as published, entry by entry; under a scheme as tables of cells."""
         if self.scheme == PLAINTEXT:
             return RowExchange()
         return RowExchange(parse(self.scheme, (CLIENTS,))[1], parse(self.scheme, (SERVER,))[1])
@@ -207,7 +207,7 @@ COSTS_KNOWN = PAPER.table(
     notes=(
         "Before training nothing is sent. Gradients are those of a run; embeddings and their derivatives, which no run "
         "here sends, are counted: E n d |theta|, for Hop2Vec E n^2 d^2 besides. What fedstruct-table1 has is less by "
-        "orders of magnitude, so that whoever knows the graph had better send rows of A-bar.",
+        "orders of magnitude, so that a party that knows the graph had better send rows of A-bar.",
         _TERMS_NOTE,
         _RUN_NOTE,
     ),

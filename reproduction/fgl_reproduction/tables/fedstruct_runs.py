@@ -142,7 +142,7 @@ class FedStructRun:
         return _global_features(self.features, graph.graph, preset.structure_width, drawn)
 
     def _rows(self, graph: Graph, preset: FedStructPreset) -> sparse.csr_array | None:
-        """What clients have of z; None where they get it hop by hop, so that nobody needs to hold a whole power."""
+        """What clients have of z; None where they get it hop by hop, so that no party needs to hold a whole power."""
         if (
             self.model is FeatureModelKind.SAGE
         ):  # each node's embedding itself, as a server that knows the graph sends it
@@ -188,7 +188,7 @@ class FedStructRivalRun:
     published: Callable[[Any, str], Any] | None = None
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
-        """Trains once, in the clear."""
+        """Trains once, in plaintext."""
         preset = self.preset(choices.preset)
         if self.published is not None and choices.preset == "paper":
             preset = self.published(preset, data.name)

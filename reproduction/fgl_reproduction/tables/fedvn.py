@@ -113,8 +113,8 @@ GENERATORS = PAPER.table(
     ),
     notes=(
         _DRAWN,
-        f"{_GRIDS}. Without edge generators there is one virtual node, to which every node of a graph is tied by 1: "
-        "the paper says that virtual nodes that are tied alike can be merged into one.",
+        f"{_GRIDS}. Without edge generators there is one virtual node, to which every node of a graph is linked by 1: "
+        "the paper says that virtual nodes that are linked alike can be merged into one.",
         f"{_BY_NAME}.",
     ),
 )

@@ -59,13 +59,13 @@ AT_ONCE = 16
 class WithoutGenerators(FedVNClient):
     """FedVN whose ties are all 1, so that virtual nodes do the same, and one is as good as many (6.3)."""
 
-    def __init__(self, talk: Collectives, graphs: ClientGraphs, preset: FedVNPreset, **more: Any) -> None:
-        super().__init__(talk, graphs, replace(preset, global_score=GlobalScore.FIXED), **more)
+    def __init__(self, comm: Collectives, graphs: ClientGraphs, preset: FedVNPreset, **more: Any) -> None:
+        super().__init__(comm, graphs, replace(preset, global_score=GlobalScore.FIXED), **more)
 
     def train_generator(self) -> None:
         """There is none."""
 
-    def tied(self, batch: GraphBatch) -> tuple[torch.Tensor, torch.Tensor]:
+    def link_nodes(self, batch: GraphBatch) -> tuple[torch.Tensor, torch.Tensor]:
         """To all nodes alike."""
         return self.virtual, batch.features.new_ones(len(batch.features), self.preset.virtual_nodes)
 
@@ -83,7 +83,7 @@ class FedVNAveraging(FedVNClient):
     """One client without virtual nodes: federated averaging, and what differs from it by a term or a part.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         held: what it has.
         preset: how it is trained.
         shared: what the server averages.
@@ -94,7 +94,7 @@ class FedVNAveraging(FedVNClient):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         graphs: ClientGraphs,
         preset: FedVNPreset,
         *,
@@ -104,7 +104,7 @@ class FedVNAveraging(FedVNClient):
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        super().__init__(talk, graphs, replace(preset, global_score=GlobalScore.FIXED), seed=seed, device=device)
+        super().__init__(comm, graphs, replace(preset, global_score=GlobalScore.FIXED), seed=seed, device=device)
         self._seed, self._proximal, self._pull = seed, proximal, pull
         self.model = self.first_model(torch.Generator().manual_seed(seed)).to(self.virtual.device)
         self.shared = list(shared_parameters(self.model, shared))
@@ -125,7 +125,7 @@ class FedVNAveraging(FedVNClient):
         result: torch.Tensor = self.predicting[0](batch, drop)
         return result
 
-    def tied(self, batch: GraphBatch) -> None:
+    def link_nodes(self, batch: GraphBatch) -> None:
         """There are no virtual nodes."""
 
     def train_generator(self) -> None:
@@ -215,11 +215,11 @@ class ClusteredFedVN(FedVNAveraging):
         weight = len(self.training) / self.held.graphs
         mine = weight * (np.arange(clusters.count) == cluster)
         parts = [*(own * item for item in mine), np.array([weight * loss / UNIT])]
-        (*means, told), _ = self.talk.ratios(parts, np.append(mine, weight), grid=self.talk.grid(FRACTION_BITS))
+        (*means, told), _ = self.comm.ratios(parts, np.append(mine, weight), grid=self.comm.grid(FRACTION_BITS))
         norms = np.zeros(len(clusters.of))
         norms[silo] = np.linalg.norm(own - before[cluster])
-        with self.talk.evaluation():
-            all_norms, _ = self.talk.server(norms, grid=self.talk.grid(FRACTION_BITS))
+        with self.comm.evaluation():
+            all_norms, _ = self.comm.server(norms, grid=self.comm.grid(FRACTION_BITS))
         result, of = np.stack(means).astype(np.float32), clusters.of.copy()
         clusters.see(len(self.losses), all_norms, np.linalg.norm(result - before, axis=1))
         _, first = np.unique(clusters.of, return_index=True)
@@ -246,7 +246,7 @@ class FedStarOnGraphs(FedVNAveraging):
     """One client of FedStar.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         held: what it has.
         preset: how it is trained.
         blind: whether the encoder of structure is given edges alone, and zeros for return chances and degrees.
@@ -254,9 +254,9 @@ class FedStarOnGraphs(FedVNAveraging):
     """
 
     def __init__(
-        self, talk: Collectives, graphs: ClientGraphs, preset: FedVNPreset, *, blind: bool = False, **more: Any
+        self, comm: Collectives, graphs: ClientGraphs, preset: FedVNPreset, *, blind: bool = False, **more: Any
     ) -> None:
-        super().__init__(talk, graphs, preset, **more)
+        super().__init__(comm, graphs, preset, **more)
         assert isinstance(self.model.encoder, StructuredEncoder)
         self.store = StructuredStore(graphs.own, self.virtual.device, graphs.types, blind=blind)
         self.shared = list(self.model.encoder.structure.parameters())
@@ -323,7 +323,7 @@ def structure_of(sets: GraphSet) -> Floats:
 class StructuredEncoder(nn.Module):
     """Node embeddings of FedStar: layers that hear features and what a structure encoder makes of the layer before.
 
-    The layers are those of the other lines of the table, but for their input.
+    The layers are those of the other lines of the table, except for their input.
 
     Args:
         inputs: features of a node, the constant one included.
@@ -340,7 +340,7 @@ class StructuredEncoder(nn.Module):
         self.input = nn.Parameter(torch.empty(hidden, inputs).uniform_(-1, 1, generator=draws) / np.sqrt(inputs - 1))
         self.structure = StructureEncoder(WALKS + DEGREES, hidden, preset.layers, draws)
         self.layers = nn.ModuleList(
-            NormalisedGINLayer(hidden, kept=kept, draws=draws, inputs=2 * hidden) for _ in range(preset.layers)
+            NormalisedGINLayer(hidden, tracked=kept, draws=draws, inputs=2 * hidden) for _ in range(preset.layers)
         )
         self.joint = Linear(2 * hidden, hidden, draws)
 

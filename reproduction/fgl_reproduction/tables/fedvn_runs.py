@@ -193,7 +193,9 @@ class ClientSimilarities:
 def embeddings(client: FedVNClient) -> tuple[Floats, Array]:
     """Embeddings of a client's test graphs, float64 [g, hidden], and their targets [g]."""
     with client.evaluation():
-        result = [client.model.embed_graphs(batch, tied=client.tied(batch)) for batch in client.batches(client.test)]
+        result = [
+            client.model.embed_graphs(batch, links=client.link_nodes(batch)) for batch in client.batches(client.test)
+        ]
         rows: Floats = torch.cat(result).cpu().double().numpy()
     return rows, client.held.own.targets[client.test]
 

@@ -108,7 +108,7 @@ class HiFGLRivalRun:
     clients: Callable[..., Job]
 
     def __call__(self, data: Graph, choices: Choices, seed: int) -> Mapping[Metric, float]:
-        """Trains once, in the clear: accuracy, and seconds a round."""
+        """Trains once, in plaintext: accuracy, and seconds a round."""
         name = "paper" if choices.preset == "public-code" else choices.preset  # rivals' own code is their `paper`
         graph, preset = load_graph(data, SILOS, seed), self.preset(name).with_epochs(choices.epochs)
         result = self.clients(graph, {}, preset, seed=seed, device=choices.place).train()

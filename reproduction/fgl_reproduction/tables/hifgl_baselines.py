@@ -55,7 +55,7 @@ class HiFGLUnderAveraging(HiFGLSilo):
     """A silo's model under another way of averaging.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         averaging: how the silos' models become one; None leaves that to the preset.
         local_steps: rounds after which they do, each of one step; none of the rounds between can be the reported one.
@@ -65,7 +65,7 @@ class HiFGLUnderAveraging(HiFGLSilo):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: Preset,
         *,
         averaging: ModelAveraging | None = None,
@@ -73,7 +73,7 @@ class HiFGLUnderAveraging(HiFGLSilo):
         proximal: float = 0.01,
         **rest: Any,
     ) -> None:
-        super().__init__(talk, preset, **rest)
+        super().__init__(comm, preset, **rest)
         self._averaging, self._local_steps, self._proximal = averaging, local_steps, proximal
         self._anchor = self._copy_layers() if averaging is ModelAveraging.PULLED else []
 
@@ -197,14 +197,14 @@ class GloballyScoredSilo(HiFGLUnderAveraging):
     """A silo's model, trained on the edges that the silo sees, and scored on its nodes by who has all of them.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         examiner: scores models.
         rest: as for `HiFGLUnderAveraging`.
     """
 
-    def __init__(self, talk: Collectives, preset: Preset, *, examiner: Examiner, **rest: Any) -> None:
-        super().__init__(talk, preset, **rest)
+    def __init__(self, comm: Collectives, preset: Preset, *, examiner: Examiner, **rest: Any) -> None:
+        super().__init__(comm, preset, **rest)
         self._examiner = examiner
 
     @property
@@ -236,7 +236,7 @@ def framework_job(
         preset: how to train.
         backbone: a name of `fgl_secure.backbones`.
         seed: of initial weights and dropout.
-        scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in the clear by
+        scheme: how neighbourhood sums are computed, and those of gradients where it serves them; in plaintext by
             default.
         device: where model compute runs; the CPU by default.
         kind: makes a silo's program, where models are not tested on all edges; `HiFGLUnderAveraging` unless given.

@@ -26,7 +26,7 @@ class Choices:
         preset: "honest", "paper" or, for HiFGL's own lines, "public-code".
         seeds: number of runs of each case, with seeds from 0 on, or the seeds; a run takes its seed for partition,
             split and initial weights.
-        scheme: computes neighbourhood sums of the paper's own method; what it is compared with runs in the clear.
+        scheme: computes neighbourhood sums of the paper's own method; what it is compared with runs in plaintext.
         epochs: most training rounds; None takes the preset's.
         data_root: folder of the raw data sets; None takes the environment's.
         clients: numbers of clients that are run, of a table that varies them; empty runs all.

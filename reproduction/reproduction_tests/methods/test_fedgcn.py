@@ -169,7 +169,7 @@ class Liar(program.FedGCNClient):
 def test_a_client_that_tells_of_other_nodes_is_refused() -> None:
     graph = some_digits(80, 3)
     job = clients_of(graph, {}, SHORT)
-    lying = replace(job, task=replace(job.task, make=lambda talk, _: Liar(talk, SHORT)))
+    lying = replace(job, task=replace(job.task, make=lambda comm, _: Liar(comm, SHORT)))
     with pytest.raises(ProtocolError, check=about("sums of client 1")):
         lying.open(lying.channel()).begin()
 

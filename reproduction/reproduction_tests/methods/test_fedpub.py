@@ -220,7 +220,7 @@ class Liar(program.FedPubClient):
 def test_an_embedding_that_is_no_number_is_refused() -> None:
     """It would spoil everybody's average."""
     job = clients_of(GRAPH, {}, SMALL)
-    lying = replace(job, task=replace(job.task, make=lambda talk, _: Liar(talk, SMALL)))
+    lying = replace(job, task=replace(job.task, make=lambda comm, _: Liar(comm, SMALL)))
     with pytest.raises(ProtocolError, check=about("silo 1")):
         lying.open(lying.channel()).round(0)
 

@@ -137,7 +137,7 @@ def test_a_generator_that_is_not_finite_is_refused() -> None:
     graph = some_digits(80, 3)
     job = clients_of(graph, {}, SHORT)
     kinds = [program.FedSageClient, Liar, program.FedSageClient]
-    lying = replace(job, task=replace(job.task, make=lambda talk, _: kinds[talk.silo.silo](talk, SHORT)))
+    lying = replace(job, task=replace(job.task, make=lambda comm, _: kinds[comm.silo.silo](comm, SHORT)))
     process = lying.open(lying.channel())
     process.begin()
     with pytest.raises(ProtocolError, check=about("generator of client 1")):

@@ -112,7 +112,7 @@ class QuietRelays(NoisyRelays):
 
     def _draw(self, relay: RelayState, shape: tuple[int, ...]) -> Ids:
         noise = super()._draw(relay, shape)
-        return noise * int(relay.party == self._all[0])
+        return noise * int(relay.party == self._all_relays[0])
 
 
 class UnscaledRelays(NoisyRelays):

@@ -35,7 +35,7 @@ PATH = graph_of([[0, 1], [1, 2], [2, 3], [3, 4]], 5, [0, 0, 1, 1, 1])
 def test_a_client_has_so_many_hops(baseline: Fed2GNNBaseline, hops: int, nodes: int) -> None:
     """On a path of five nodes, of which it has the first two."""
     seen, reach = seen_by(PATH, baseline, hops)
-    process = OneProcess(PATH, {}, channel_of(PATH), lambda talk: VisibleGraphClient(talk, PLAIN, seen, reach))
+    process = OneProcess(PATH, {}, channel_of(PATH), lambda comm: VisibleGraphClient(comm, PLAIN, seen, reach))
     first = process.programs[0]
     assert isinstance(first, VisibleGraphClient)
     assert (first.surroundings().neighbours @ torch.ones(nodes, 1)).shape == (nodes, 1)

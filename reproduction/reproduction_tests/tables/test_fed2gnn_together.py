@@ -36,12 +36,12 @@ class Decoding(Program):
     decoder: Decoder
     space: Coordinates
 
-    def __init__(self, talk: Collectives, data: Sequence[Neighbourhoods], preset: DecoderPreset) -> None:
-        super().__init__(talk)
-        self._data, self._preset = data[talk.silo.silo], preset
+    def __init__(self, comm: Collectives, data: Sequence[Neighbourhoods], preset: DecoderPreset) -> None:
+        super().__init__(comm)
+        self._data, self._preset = data[comm.silo.silo], preset
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        together = JointDecoding(self.talk, 7, 32.0)
+        together = JointDecoding(self.comm, 7, 32.0)
         self.space = together.coordinates(self._data, self._preset.coordinates, CPU)
         self.decoder = TogetherDecoder(self._data, MOST, self._preset, self.silo.silo, CPU, together)
         return False
@@ -55,7 +55,7 @@ def decoding(
     data: Sequence[Neighbourhoods], preset: DecoderPreset = SHORT, scheme: str = "plaintext"
 ) -> list[Decoding]:
     schemes = {SERVER: server_scheme(scheme)}
-    process = OneProcess(GRAPH, schemes, channel_of(GRAPH), lambda talk: Decoding(talk, data, preset))
+    process = OneProcess(GRAPH, schemes, channel_of(GRAPH), lambda comm: Decoding(comm, data, preset))
     process.round(0)
     return [program for program in process.programs if isinstance(program, Decoding)]
 

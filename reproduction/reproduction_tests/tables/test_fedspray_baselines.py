@@ -48,7 +48,7 @@ def test_fedavg_takes_the_mean_by_numbers_of_nodes() -> None:
     """The server's model is the clients' weighted by their nodes, and all clients start the next round from it."""
     graph = digits()
     channel = channel_of(graph, Recording.everything())
-    process = OneProcess(graph, {}, channel, lambda talk: PlainClient(talk, SMALL, Baseline.FEDAVG))
+    process = OneProcess(graph, {}, channel, lambda comm: PlainClient(comm, SMALL, Baseline.FEDAVG))
     starts = [program.report["theta"] for program in process.programs]
     process.round(0)
     weights, (rows,) = np.bincount(graph.silo_of) / graph.num_devices, sent(channel)
@@ -77,7 +77,7 @@ def test_clusters_have_the_mean_of_their_networks() -> None:
     assert plain_clients(Baseline.GCFL, graph, CLEAR, SMALL).train().losses == averaging.losses
     channel = channel_of(graph, Recording.everything())
     splitting = partial(ClusteredClient, rule=ClusterRule(100.0, 0.0, 1, 1, 1))
-    process = OneProcess(graph, {}, channel, lambda talk: splitting(talk, SMALL, Baseline.GCFL))
+    process = OneProcess(graph, {}, channel, lambda comm: splitting(comm, SMALL, Baseline.GCFL))
     for number in range(3):
         process.round(number)
     reports = [program.report for program in process.programs]
@@ -92,7 +92,7 @@ def test_fedstar_averages_the_structure_encoder_alone(backbone: str) -> None:
     """It begins alike and is the mean; the networks beside it begin apart, and hear it."""
     graph = digits()
     channel = channel_of(graph, Recording.everything())
-    process = OneProcess(graph, {}, channel, lambda talk: PlainClient(talk, SMALL, Baseline.FEDSTAR, backbone=backbone))
+    process = OneProcess(graph, {}, channel, lambda comm: PlainClient(comm, SMALL, Baseline.FEDSTAR, backbone=backbone))
     clients = [each for each in process.programs if isinstance(each, PlainClient)]
     networks = [each.network for each in clients]
     assert all(isinstance(each, StructuredNetwork) for each in networks)

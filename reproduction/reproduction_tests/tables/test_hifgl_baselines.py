@@ -88,7 +88,7 @@ def logits_in_silo_0(framework: Framework, graph: FederatedGraph) -> torch.Tenso
 
     channel = Channel(hierarchy_of(seen), SimulationCoins(0))
     preset = replace(QUICK, epochs=3)
-    silos = OneProcess(seen, {}, channel, lambda talk: Told(talk, preset, averaging=framework.averaging), width=8)
+    silos = OneProcess(seen, {}, channel, lambda comm: Told(comm, preset, averaging=framework.averaging), width=8)
     for number in range(4):
         silos.round(number)
     return found[0]

@@ -104,7 +104,7 @@ class TestGradientSingleNeighbours(OfSingleNodes):
 
     @pytest.mark.parametrize("setting", MODELS)
     def test_finds_neighbourhoods_of_every_model(self, setting: Setting) -> None:
-        """Nodes and their neighbours are found under every convolution, also by whoever knows no owners."""
+        """Nodes and their neighbours are found under every convolution, also by a party that knows no owners."""
         found = measured(self.attack, record_round(clusters(silos=20), replace(setting, owners=False)))
         assert found["neighbourhoods found"].value > 0.98
         assert found["neighbourhoods claimed"].value > 0.98

@@ -34,10 +34,10 @@ def record_tagged(graph: FederatedGraph, *, loss: Loss | None = None, recording:
 def _open(channel: Channel, words: NDArray[np.int64], targets: NDArray[np.int64], through: NDArray[np.int64]) -> None:
     """Relays learn the circuits that silos hand over, and owners have their pseudonyms."""
     devices, relays = channel.parties.ids(Role.DEVICE), channel.parties.ids(Role.RELAY)
-    channel.note_learnt("pseudonyms of groups", devices, words)
+    channel.note_secrets("pseudonyms of groups", devices, words)
     for relay in relays:
         values = np.column_stack([through, np.arange(len(through)), words[targets]])
-        channel.note_learnt("circuits", np.full(len(through), relay), values)
+        channel.note_secrets("circuits", np.full(len(through), relay), values)
         sealed = np.zeros((len(through), 1), dtype=np.uint8)
         channel.carry(Messages(Phase.CIRCUITS, Step(0, 0), through, np.full(len(through), relay), {"payload": sealed}))
 

@@ -60,7 +60,7 @@ class TestProxyClasses(ProxyConformance):
         found = measured(self.attack, one_round(nodes_of([[2, 0, 1, 0], [0, 0, 1, 3], [1, 0, 0, 1]]), masked))
         presence = found["classes of clients"]
         assert not _verdict(presence).is_exposure
-        assert "1 of 4 classes are labelled by nobody" in presence.finding
+        assert "1 of 4 classes are labelled by no client" in presence.finding
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,7 @@ class Learnt:
 
 def hop2vec(graph: FederatedGraph, hops: int = HOPS, rate: float = 0.05) -> Learnt:
     """Trains S by Adam on the cross-entropy of soft-max(A-bar S), A-bar the mean of the first powers."""
-    combined = combined_adjacency(adjacency_powers(graph.graph, hops, kept=30), [0.0] + [1 / hops] * hops)
+    combined = combined_adjacency(adjacency_powers(graph.graph, hops, row_entries=30), [0.0] + [1 / hops] * hops)
     rows = sparse.csr_array(combined[np.flatnonzero(graph.train_mask)])
     start = np.random.default_rng(0).normal(0, 0.05, (graph.num_devices, graph.num_classes))
     features, mean, square = start.copy(), np.zeros_like(start), np.zeros_like(start)

@@ -112,7 +112,7 @@ def recorded(graph: FederatedGraph, scheme: Scheme) -> Transcript:
         train = torch.tensor(silo.train)
         return functional.cross_entropy(logits[train], torch.tensor(silo.labels)[train], reduction="sum")
 
-    passed(graph, {"neighbours": scheme}, channel, start, lambda talk: Hopwise(talk, 3), loss, crossing=True)
+    passed(graph, {"neighbours": scheme}, channel, start, lambda comm: Hopwise(comm, 3), loss, crossing=True)
     return channel.transcript
 
 

@@ -28,12 +28,12 @@ PRESET = LatentPreset(width=8, epochs=3)
 class Learning(Program):
     """Learns the map."""
 
-    def __init__(self, talk: Collectives, preset: LatentPreset, seed: int) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, preset: LatentPreset, seed: int) -> None:
+        super().__init__(comm)
         self._preset, self._seed = preset, seed
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        self.kept["map"] = learn_latent(self.talk, self._preset, seed=self._seed, device=torch.device("cpu"))
+        self.kept["map"] = learn_latent(self.comm, self._preset, seed=self._seed, device=torch.device("cpu"))
         return False
 
     @property
@@ -45,7 +45,7 @@ def learnt(
     preset: LatentPreset = PRESET, seed: int = 0, scheme: str | None = None, channel: Channel | None = None
 ) -> np.ndarray:
     schemes = {SERVER: server_scheme(scheme or "plaintext")}
-    process = OneProcess(GRAPH, schemes, channel or channel_of(GRAPH), lambda talk: Learning(talk, preset, seed))
+    process = OneProcess(GRAPH, schemes, channel or channel_of(GRAPH), lambda comm: Learning(comm, preset, seed))
     process.round(0)
     first, *others = (program.kept["map"] for program in process.programs)
     assert all(np.array_equal(first, other) for other in others)

@@ -180,9 +180,9 @@ def test_noise_beyond_the_budget_and_on_no_numbers_is_refused(rounds: int, value
     """A round more than the budget is for, and an update that is none, raise before anything is sent."""
     held = two_communities(devices=48, silos=3)
     channel, noise = channel_of(held), DistributedNoise.of_multiplier(1.0, clip=1.0, delta=1e-5, rounds=rounds)
-    talk = clients_of(held, CLEAR, SMALL).open(channel).programs[0].talk
+    comm = clients_of(held, CLEAR, SMALL).open(channel).programs[0].comm
     with pytest.raises(InputError, check=about(message)):
-        NoisyUpdates(noise, 2, SimulationCoins(0)).mean(talk, np.full(4, value, dtype=np.float32), 1)
+        NoisyUpdates(noise, 2, SimulationCoins(0)).mean(comm, np.full(4, value, dtype=np.float32), 1)
     assert not channel.transcript.messages
 
 

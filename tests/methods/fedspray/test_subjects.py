@@ -58,7 +58,7 @@ def test_a_graph_without_edges_is_audited(monkeypatch: pytest.MonkeyPatch) -> No
     records = audit(QUICK, held, "pairwise-masking", ("proxy-singletons", "proxy-classes")).records
     first = {record.metric: record for record in records if record.protocol == "pairwise-masking"}
     assert first["proxies of single nodes"].value == 1
-    assert "1 of 4 classes are labelled by nobody" in first["classes of clients"].finding
+    assert "1 of 4 classes are labelled by no client" in first["classes of clients"].finding
     assert not any(record.violates_guarantee for record in records)
 
 

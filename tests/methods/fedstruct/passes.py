@@ -28,18 +28,18 @@ class Pass(Program):
     """One pass, forward and backward.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         embeddings: float [n, c], of all nodes.
-        make: makes the structure embeddings; it may talk.
+        make: makes the structure embeddings; it may comm.
         loss: of a client.
     """
 
-    def __init__(self, talk: Collectives, embeddings: NDArray[Any], make: Make, loss: Loss) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, embeddings: NDArray[Any], make: Make, loss: Loss) -> None:
+        super().__init__(comm)
         self._embeddings, self._make_structure, self._loss = embeddings, make, loss
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        self.structure = self._make_structure(self.talk)
+        self.structure = self._make_structure(self.comm)
         own = torch.from_numpy(self._embeddings[self.silo.nodes]).requires_grad_()
         z = self.structure.combine(own)
         self.structure.backward(self._loss(z, self.silo))
@@ -64,8 +64,8 @@ def passed(
 ) -> tuple[dict[str, Array], tuple[Pass, ...]]:
     """What came of it for all nodes, by name, [n, c] each; and the clients."""
 
-    def made(talk: Collectives) -> Pass:
-        return Pass(talk, embeddings, make, loss)
+    def made(comm: Collectives) -> Pass:
+        return Pass(comm, embeddings, make, loss)
 
     process = OneProcess(graph, schemes, channel, made, width=embeddings.shape[1], crossing=crossing)
     process.round(0)

@@ -51,15 +51,15 @@ matrices = st.lists(st.booleans(), min_size=CLIENTS * ROWS, max_size=CLIENTS * R
 class Adding(Program):
     """One sum of a matrix of each client."""
 
-    def __init__(self, talk: Collectives, parts: Reals, k_min: int, *, owners: bool) -> None:
-        super().__init__(talk)
-        self._own, self._k_min, self._owners = parts[talk.silo.silo], k_min, owners
+    def __init__(self, comm: Collectives, parts: Reals, k_min: int, *, owners: bool) -> None:
+        super().__init__(comm)
+        self._own, self._k_min, self._owners = parts[comm.silo.silo], k_min, owners
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
         if self._owners:
-            self.kept = {"own": SumsByOwners(self.talk, GRAPH.silo_of, self._k_min).own(self._own)}
+            self.kept = {"own": SumsByOwners(self.comm, GRAPH.silo_of, self._k_min).own(self._own)}
         else:
-            self.kept = {"all": SumsByServer(self.talk, self._k_min).all(self._own)}
+            self.kept = {"all": SumsByServer(self.comm, self._k_min).all(self._own)}
         return False
 
     @property
@@ -73,7 +73,7 @@ def summed(
     """The sum of all clients' matrices as the server, or the owners of the rows, have it; and the channel."""
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything(), loss)
     schemes = {"clients" if owners else "server": scheme}
-    process = OneProcess(GRAPH, schemes, channel, lambda talk: Adding(talk, parts, k_min, owners=owners))
+    process = OneProcess(GRAPH, schemes, channel, lambda comm: Adding(comm, parts, k_min, owners=owners))
     process.round(0)
     reports = [program.report for program in process.programs]
     return (np.concatenate([r["own"] for r in reports]) if owners else reports[0]["all"]), channel

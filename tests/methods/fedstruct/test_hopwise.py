@@ -39,7 +39,7 @@ def hopwise(
     """Embeddings and gradients of all nodes, and the channel that they went over."""
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), Recording.everything())
     found, _ = passed(
-        graph, {"neighbours": scheme}, channel, embeddings, lambda talk: Hopwise(talk, hops), crossing=True
+        graph, {"neighbours": scheme}, channel, embeddings, lambda comm: Hopwise(comm, hops), crossing=True
     )
     return found, channel
 
@@ -62,7 +62,7 @@ def test_embeddings_of_all_hops_are_weighed(graph: FederatedGraph, scheme: Schem
     betas = (1.0, -0.5, *[0.25] * (HOPS - 1))
     channel = Channel(hierarchy_of(graph, scheme.helpers), SimulationCoins(0), Recording.everything())
     found, _ = passed(
-        graph, {"neighbours": scheme}, channel, EMBEDDINGS, lambda talk: Hopwise(talk, HOPS, betas=betas), crossing=True
+        graph, {"neighbours": scheme}, channel, EMBEDDINGS, lambda comm: Hopwise(comm, HOPS, betas=betas), crossing=True
     )
     expected = torch.from_numpy(EMBEDDINGS).requires_grad_()
     z = HeldRows(combined_adjacency(adjacency_powers(graph.graph, HOPS), betas)).combine(expected)

@@ -156,7 +156,7 @@ class Scripted(FedStructClient):
 
     def train(self, number: int) -> Figures:
         own = self._counts(number)
-        _, sums = self.talk.server(np.empty(0), own)
+        _, sums = self.comm.server(np.empty(0), own)
         return Figures(0.0, sums, own, self._score(sums, number))
 
     def _counts(self, number: int):  # type: ignore[no-untyped-def]  # as above it
@@ -173,7 +173,7 @@ def scripted(preset: FedStructPreset, graph: FederatedGraph = GRAPH) -> tuple[di
     from fgl_secure.training.one_process import OneProcess
 
     task = FedStructTask(replace(preset, epochs=5), NoExchange())
-    process = OneProcess(graph, {}, Channel(hierarchy_of(graph), SimulationCoins(0)), lambda talk: Scripted(talk, task))
+    process = OneProcess(graph, {}, Channel(hierarchy_of(graph), SimulationCoins(0)), lambda comm: Scripted(comm, task))
     process.begin()
     while process.round(len(process.programs[0].losses)):  # type: ignore[attr-defined]  # they train
         pass
@@ -207,13 +207,13 @@ def talking(graph: FederatedGraph, heard: list[NDArray[np.float32]]) -> Collecti
     setting = CollectiveSetting(
         nobody, grid_for(scheme, 3), lambda _step: False, schemes={"clients": scheme, "server": scheme}
     )
-    talk = Collectives(silo, setting)
+    comm = Collectives(silo, setting)
 
     def ask(_call: Call) -> list[NDArray[np.float32]]:
         return heard
 
-    talk.start(None, ask)
-    return talk
+    comm.start(None, ask)
+    return comm
 
 
 @pytest.mark.parametrize("wrong", ["theirs", "not finite"])

@@ -64,11 +64,11 @@ class Run:
     ) -> None:
         self.channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
 
-        def make(talk: Collectives) -> Queries:
-            own, whose = sparse.csr_array(rows[talk.silo.nodes]), exchanged_owners(talk)
-            answering = ask(talk, own, whose, rule, pooled=pooled, width=width)
-            sums: RowSums = SumsByOwners(talk, whose) if owners else SumsByServer(talk)
-            return Queries(talk, own, whose, answering, sums)
+        def make(comm: Collectives) -> Queries:
+            own, whose = sparse.csr_array(rows[comm.silo.nodes]), exchanged_owners(comm)
+            answering = ask(comm, own, whose, rule, pooled=pooled, width=width)
+            sums: RowSums = SumsByOwners(comm, whose) if owners else SumsByServer(comm)
+            return Queries(comm, own, whose, answering, sums)
 
         self.found: dict[str, Array]
         self.clients: tuple[Pass, ...]
@@ -149,13 +149,13 @@ def talking(graph: FederatedGraph, heard: list[Array]) -> Collectives:
     """What client 0 talks through, where the others say what is given."""
     silo = Silo.of(graph, 0)
     nobody = np.zeros(len(silo.nodes), dtype=np.int64)
-    talk = Collectives(silo, CollectiveSetting(nobody, grid_for(Plaintext(), 3), lambda _step: False))
+    comm = Collectives(silo, CollectiveSetting(nobody, grid_for(Plaintext(), 3), lambda _step: False))
 
     def ask_others(_call: Call) -> list[Array]:
         return heard
 
-    talk.start(None, ask_others)
-    return talk
+    comm.start(None, ask_others)
+    return comm
 
 
 @pytest.mark.parametrize("entry", [(1.0, 99.0, 0.5), (-1.0, 0.0, 0.5), (99.0, 0.0, 0.5), (1.0, 0.0, np.nan)])
@@ -173,10 +173,10 @@ def test_answers_that_make_no_sense_are_refused(
     graph: FederatedGraph, rows: sparse.csr_array, answer: tuple[float, float]
 ) -> None:
     nothing = np.zeros((0, 2), dtype=np.float32)
-    talk = talking(graph, [nothing, np.array([answer], dtype=np.float32), nothing])
+    comm = talking(graph, [nothing, np.array([answer], dtype=np.float32), nothing])
     own, nobody = sparse.csr_array(rows[graph.devices_of(0)]), np.zeros(0, dtype=np.int64)
     answering = Answering(sparse.csr_array((0, own.shape[0])), nobody, nobody, 0, np.zeros(own.shape[0]))
-    queries = Queries(talk, own, graph.silo_of, answering, SumsByServer(talk))
+    queries = Queries(comm, own, graph.silo_of, answering, SumsByServer(comm))
     with pytest.raises(ProtocolError, check=about("silo 1")):
         queries.combine(torch.zeros(own.shape[0], 1))
 

@@ -60,12 +60,12 @@ def dealt(edges: Array, client_of: Array) -> FederatedGraph:
 class Exchanging(Program):
     """Nothing but the exchange."""
 
-    def __init__(self, talk: Collectives, chosen: HopSettings, make: Make) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, chosen: HopSettings, make: Make) -> None:
+        super().__init__(comm)
         self._chosen, self._make = chosen, make
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        rows = HopExchange(self.talk, self._chosen, self._make(self.talk)).all_hops()
+        rows = HopExchange(self.comm, self._chosen, self._make(self.comm)).all_hops()
         self.kept = {"rows": rows.toarray()}
         return False
 
@@ -77,7 +77,7 @@ class Exchanging(Program):
 WAYS: dict[str, Make] = {
     "clear": ClearTerms,
     "sketches": SummedTerms,
-    "dense": lambda talk: SummedTerms(talk, dense=True),
+    "dense": lambda comm: SummedTerms(comm, dense=True),
 }
 
 
@@ -87,7 +87,7 @@ def exchanged(
     """The last power [n, n], each row as its client has it; and the channel."""
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
     schemes = {"clients": scheme or Plaintext()}
-    process = OneProcess(graph, schemes, channel, lambda talk: Exchanging(talk, chosen, make))
+    process = OneProcess(graph, schemes, channel, lambda comm: Exchanging(comm, chosen, make))
     process.round(0)
     power = np.zeros((graph.num_devices, graph.num_devices))
     for program in process.programs:
@@ -127,7 +127,7 @@ def test_sketches_and_dense_vectors_agree_to_the_last_bit(pruning: Pruning) -> N
     clear, sketched, dense = (exchanged(graph, chosen, way)[0] for way in WAYS.values())
     assert np.array_equal(sketched, dense)
     assert pruning is not Pruning.NONE or np.abs(sketched - clear).max() < 1e-6
-    makes = silo_makes(graph, lambda talk: Exchanging(talk, chosen, SummedTerms), {})
+    makes = silo_makes(graph, lambda comm: Exchanging(comm, chosen, SummedTerms), {})
     reports = together(makes, graph, Plaintext(), put_down=True)
     for silo, report in reports.items():
         assert np.array_equal(report["rows"], sketched[graph.devices_of(silo)])
@@ -186,9 +186,9 @@ def test_terms_are_seen_by_their_receiver_in_the_clear_and_in_no_other_way() -> 
 class Splitting(Program):
     """One sum for client 0 of terms that are given."""
 
-    def __init__(self, talk: Collectives, split: dict[int, sparse.csr_array], make: Make) -> None:
-        super().__init__(talk)
-        self._split, self._sums = split, make(talk)
+    def __init__(self, comm: Collectives, split: dict[int, sparse.csr_array], make: Make) -> None:
+        super().__init__(comm)
+        self._split, self._sums = split, make(comm)
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
         sizes, n = self.silo.facts.sizes, self.silo.facts.nodes
@@ -212,7 +212,7 @@ def test_sizes_tell_nothing_of_a_single_term() -> None:
     for make in (SummedTerms, ClearTerms):
         for split in ({1: whole, 2: nothing}, {1: nothing, 2: whole}):
             channel = Channel(hierarchy_of(graph), SimulationCoins(0))
-            OneProcess(graph, {}, channel, lambda talk, s=split, m=make: Splitting(talk, s, m)).round(0)  # type: ignore[misc]
+            OneProcess(graph, {}, channel, lambda comm, s=split, m=make: Splitting(comm, s, m)).round(0)  # type: ignore[misc]
             sent = [batch for batch in channel.transcript.messages if batch.phase is not Phase.CAPACITIES]
             traces.append([(batch.item_bytes, tuple(batch.senders)) for batch in sent])
     assert traces[0] == traces[1]
@@ -234,8 +234,8 @@ def test_bad_terms_are_refused(entry: tuple[float, float, float], rule: str) -> 
         term_of(np.array([entry]), 2, (3, 6))
 
 
-def small_room(talk: Collectives) -> SummedTerms:
-    sums = SummedTerms(talk)
+def small_room(comm: Collectives) -> SummedTerms:
+    sums = SummedTerms(comm)
     sums.entries = (1, 1)
     return sums
 
@@ -264,21 +264,21 @@ def talking(graph: FederatedGraph, heard: list[Array]) -> Collectives:
     silo, scheme = Silo.of(graph, 0), Plaintext()
     nobody = np.zeros(len(silo.nodes), dtype=np.int64)
     setting = CollectiveSetting(nobody, grid_for(scheme, 3), lambda _step: False, schemes={"clients": scheme})
-    talk = Collectives(silo, setting)
+    comm = Collectives(silo, setting)
 
     def ask(call: Call) -> Array | list[Array]:
         return np.zeros(2**12, dtype=np.int64) if call.phase is None else heard
 
-    talk.start(None, ask)
-    return talk
+    comm.start(None, ask)
+    return comm
 
 
 @pytest.mark.parametrize("asked", [[[-2]], [[10**9]], [[5], [5]]])
 def test_room_that_makes_no_sense_is_refused(asked: list[list[int]]) -> None:
     heard = [np.array(asked)] * 3
-    talk = talking(drawn(8), heard)
+    comm = talking(drawn(8), heard)
     with pytest.raises(ProtocolError, check=about("silo 1")):
-        HopExchange(talk, HopSettings(2), SummedTerms(talk)).hop(2)
+        HopExchange(comm, HopSettings(2), SummedTerms(comm)).hop(2)
 
 
 @pytest.mark.parametrize("named", [[0] * 10, list(range(10)), [99] * 10, [-1] * 10, [1]])
@@ -293,11 +293,11 @@ def test_thresholds_that_make_no_sense_are_refused(told: list[list[int]]) -> Non
     """More digits than there are, none at the end, below 0, or two."""
     graph = drawn(8)
     swapped = replace(graph, silo_of=(graph.silo_of + 1) % 3)
-    talk = talking(swapped, [np.array(told)] * 3)
+    comm = talking(swapped, [np.array(told)] * 3)
     silo = Silo.of(swapped, 1)
-    talk.silo = silo
+    comm.silo = silo
     with pytest.raises(ProtocolError, check=about("silo 0")):
-        jointly_pruned(talk, sparse.csr_array(np.eye(len(silo.nodes))), 5, 2)
+        jointly_pruned(comm, sparse.csr_array(np.eye(len(silo.nodes))), 5, 2)
 
 
 SHAPE = (40, 50)

@@ -50,7 +50,7 @@ def doubled(batch: GraphBatch) -> GraphBatch:
     return replace(
         batch,
         features=features,
-        heard=reach @ features if batch.kind_of is None else batch.heard.double(),
+        summed_rows=reach @ features if batch.kind_of is None else batch.summed_rows.double(),
         kind_of=None if batch.kind_of is None else batch.kind_of.double(),
         reach=reach,
         mean=batch.mean.to(torch.float64),

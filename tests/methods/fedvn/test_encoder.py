@@ -114,7 +114,7 @@ def test_a_batch_is_the_set_s_own_batch_as_matrices(constant: bool, ids: list[in
     assert torch.equal(batch.spread.to_dense(), batch.mean.to_dense().T)
     assert np.array_equal(batch.graph_of, plain.graph_of)
     assert np.array_equal(batch.targets, plain.targets)
-    heard = batch.heard if batch.kind_of is None else batch.kind_of @ batch.heard
+    heard = batch.summed_rows if batch.kind_of is None else batch.kind_of @ batch.summed_rows
     np.testing.assert_allclose(heard, reach @ ones, atol=1e-5)
     by_hand = batch.mean.to_dense().bool().float() @ batch.features
     torch.testing.assert_close(graph_sums(batch.features, batch), by_hand)
@@ -127,7 +127,7 @@ REPEATED = ROWS.repeat_interleave(COUNTS.long(), dim=0)
 
 def test_a_row_that_counts_several_times_is_that_row_several_times() -> None:
     """Outputs and collected statistics are those of the repeated rows."""
-    counted, repeated = BatchNorm(2, kept=True), BatchNorm(2, kept=True)
+    counted, repeated = BatchNorm(2, tracked=True), BatchNorm(2, tracked=True)
     with collecting(counted, repeated):
         once = counted(ROWS, COUNTS).repeat_interleave(COUNTS.long(), dim=0)
         torch.testing.assert_close(once, repeated(REPEATED))
@@ -138,7 +138,7 @@ def test_a_row_that_counts_several_times_is_that_row_several_times() -> None:
 
 def test_collected_statistics_are_pytorch_s_cumulative_ones() -> None:
     """Batches that are collected count the same each, and a second collection starts anew."""
-    ours, theirs = BatchNorm(2, kept=True), torch.nn.BatchNorm1d(2, momentum=None)
+    ours, theirs = BatchNorm(2, tracked=True), torch.nn.BatchNorm1d(2, momentum=None)
     with collecting(ours):
         ours(ROWS * 7)
     with collecting(ours):
@@ -151,7 +151,7 @@ def test_collected_statistics_are_pytorch_s_cumulative_ones() -> None:
 
 def test_a_single_row_comes_out_as_the_shift() -> None:
     """One graph in a batch, or one node, has no variance; it neither fails nor moves collected statistics."""
-    norm = BatchNorm(2, kept=True)
+    norm = BatchNorm(2, tracked=True)
     with collecting(norm):
         assert torch.equal(norm(ROWS[:1]), torch.zeros(1, 2))
     assert torch.equal(next(norm.buffers()), torch.zeros(2))

@@ -47,7 +47,7 @@ def test_a_share_in_a_file_has_the_graphs_of_its_client(tmp_path: Path, *, const
     plain = random_set(constant=constant, values=values)
     for sets, client in [(sets, client) for sets in (plain, bonded(plain)) for client in range(plain.num_clients)]:
         ClientGraphs.share_of(sets, client).save(tmp_path / "share")
-        found, expected = ClientGraphs.held_by(Silo.load(tmp_path / "share")), sets.only(client)
+        found, expected = ClientGraphs.of_silo(Silo.load(tmp_path / "share")), sets.only(client)
         assert (found.graphs, found.outputs, found.types) == (sets.num_graphs, max(sets.num_classes, 1), 0)
         assert found.bonds == (0 if sets is plain else 3)
         for name in same:

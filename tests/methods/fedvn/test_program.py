@@ -121,7 +121,7 @@ def test_a_client_holds_its_own_graphs_alone() -> None:
         "none",
         node_types=True,
     )
-    held = ClientGraphs.held_by(ClientGraphs.share_of(typed, 1))
+    held = ClientGraphs.of_silo(ClientGraphs.share_of(typed, 1))
     own = np.flatnonzero(SETS.client_of[SETS.graph_of] == 1)
     assert (held.graphs, held.outputs, held.types) == (30, 3, len(values))
     assert held.own.features[:, 0].tolist() == own.tolist()

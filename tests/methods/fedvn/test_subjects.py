@@ -16,7 +16,7 @@ from fgl_secure.graph.data import GraphSets
 from fgl_secure.graph.datasets import load_set
 from fgl_secure.methods import FedVN
 from fgl_secure.methods.fedvn import program
-from fgl_secure.methods.fedvn.audit_target import claim_of, handed_out, recorded_rounds, secrets
+from fgl_secure.methods.fedvn.audit_target import claim_of, initial_slices, recorded_rounds, secrets
 from fgl_secure.methods.fedvn.preset import fedvn_preset
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.runtime import Circumstance, Phase, Recording, Role, Secret
@@ -134,7 +134,7 @@ def test_the_attacker_s_layout_is_the_method_s() -> None:
     job = chosen.job(Plaintext())
     client = job.open(job.channel(SimulationCoins(0))).programs[0]
     assert isinstance(client, program.FedVNClient)
-    ours = handed_out(chosen)
+    ours = initial_slices(chosen)
     assert ours.start is not None
     assert np.array_equal(ours.start, flat(client.shared))
     assert np.array_equal(ours.start[ours.head_bias], flat([client.model.output.bias]))

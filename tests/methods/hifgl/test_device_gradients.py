@@ -70,7 +70,7 @@ def factors_of(model: str = "gcn") -> Caught:
     backbone, preset, _ = MODELS[model]
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0), Recording.everything())
     widest = max(preset.widths(GRAPH.graph.num_features, GRAPH.num_classes))
-    method = Caught(GRAPH, {}, channel, lambda talk: HiFGLSilo(talk, preset, backbone=backbone), width=widest)
+    method = Caught(GRAPH, {}, channel, lambda comm: HiFGLSilo(comm, preset, backbone=backbone), width=widest)
     method.round(0)
     return method
 
@@ -203,7 +203,7 @@ def test_everybody_is_told_how_many_bits_features_have(scale: float, bits: int |
     words = np.arange(GRAPH.graph.num_nodes)[:, None] % np.array([2, 3, 5]) * scale
     graph = replace(GRAPH, graph=Graph.from_arrays("words", words, GRAPH.graph.labels, GRAPH.graph.edges))
     channel = Channel(hierarchy_of(graph), SimulationCoins(0), Recording.everything())
-    method = Caught(graph, {}, channel, lambda talk: HiFGLSilo(talk, QUICK), width=max(QUICK.widths(3, 2)))
+    method = Caught(graph, {}, channel, lambda comm: HiFGLSilo(comm, QUICK), width=max(QUICK.widths(3, 2)))
     method.round(0)
     assert [each.left_bits for each in method.factors] == [bits, 0, None, 0]
 

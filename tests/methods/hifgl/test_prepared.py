@@ -93,9 +93,9 @@ def test_a_scheme_that_computes_no_sum_is_refused(scheme: str, message: str) -> 
 
 def test_the_public_code_preset_hears_within_splits_only() -> None:
     code, *others = (prepared(method=HiFGL(preset=name)) for name in ("public-code", "paper", "honest"))
-    assert code.heard.edges.shape[1] < code.graph.edges.shape[1]
+    assert code.message_graph.edges.shape[1] < code.graph.edges.shape[1]
     for other in others:
-        assert other.heard.edges.shape[1] == other.graph.edges.shape[1]
+        assert other.message_graph.edges.shape[1] == other.graph.edges.shape[1]
 
 
 def test_presets_follow_the_data_set_whatever_its_case(data_root: Path) -> None:

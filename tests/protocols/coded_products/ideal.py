@@ -61,6 +61,6 @@ class IdealProductCryptography(ProductCryptography):
         for _ in range(self._T):
             coins = draws.draw("streams", members[:1], product, (count,), step)
             others = np.broadcast_to(coins, (*draws.batch_shape, len(members) - 1, count))
-            draws.note_learnt("streams", members[1:], others, step)
+            draws.note_secrets("streams", members[1:], others, step)
             out.append(coins[..., 0, :])
         return out

@@ -71,7 +71,7 @@ class UniformZero(ProductRelays):
         out = [(np.array(weights), stream) for weights, stream in zip(points, kept[name], strict=True)]
         for place, field in enumerate(plan.fields):
             own = sum(weights[place] * stream for weights, stream in out) % field.modulus
-            self._draws.note_learnt("share of zero", self.parties[[relay.place]], own[..., None, :], self.now)
+            self._draws.note_secrets("share of zero", self.parties[[relay.place]], own[..., None, :], self.now)
         return out
 
 

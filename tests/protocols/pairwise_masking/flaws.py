@@ -69,7 +69,7 @@ class RemaindersOfThreeBits(IdealCryptography):
         if purpose is not KeyPurpose.PAIR_MASK:
             return super()._draw_mask(purpose, owners, count, step)
         words = self._source.draw(purpose.words, np.array(owners[:1]), 8, (count,), step) % self.modulus
-        self._source.note_learnt(purpose.words, np.array(owners[1:]), words, step)
+        self._source.note_secrets(purpose.words, np.array(owners[1:]), words, step)
         return words[..., 0, :]
 
 
@@ -79,7 +79,7 @@ class SharesToTheFirstToo(IdealCryptography):
     def seal(self, key: bytes, context: Context, sender: int, receiver: int, values: Elements) -> bytes:
         """Tells the first client."""
         if receiver == 2:  # the second client's identifier
-            self._source.note_learnt("astray", np.array([1]), values[..., None, :], context.step)
+            self._source.note_secrets("astray", np.array([1]), values[..., None, :], context.step)
         return super().seal(key, context, sender, receiver, values)
 
 

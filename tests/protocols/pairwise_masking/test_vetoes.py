@@ -152,9 +152,9 @@ def test_the_claim_says_what_a_veto_tells() -> None:
 class OpensAllTheSame(MaskingServer):
     """A server that lies, or one that has not noticed: it has a vetoed sum opened."""
 
-    def _tell_vetoes(self) -> Iterable[Messages]:
-        answered = self._here.answered.copy()
-        self._here.go(Stage.OPENING, answered)
+    def _send_vetoes(self) -> Iterable[Messages]:
+        answered = self._tracker.answered.copy()
+        self._tracker.go(Stage.OPENING, answered)
         return [self._to_clients(Phase.UNMASKING, answered, {})]
 
 

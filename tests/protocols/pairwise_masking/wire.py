@@ -281,10 +281,10 @@ class LyingServer(MaskingServer):
 
     def begin(self, step: Step, rows: Any = None) -> None:
         """See `MaskingServer.begin`."""
-        self._here = NoThreshold(self._plan.terms)
+        self._tracker = NoThreshold(self._plan.terms)
         super().begin(step, rows)
 
-    def _hear_vectors(self, messages: Messages) -> Callable[[int, int], None]:
+    def _receive_vectors(self, messages: Messages) -> Callable[[int, int], None]:
         self.vectors: dict[int, Ints] = getattr(self, "vectors", {})
 
         def hear(row: int, client: int) -> None:
@@ -292,26 +292,26 @@ class LyingServer(MaskingServer):
 
         return hear
 
-    def _tell_roster(self) -> Iterable[Messages]:
-        (honest,) = super()._tell_roster()
+    def _send_roster(self) -> Iterable[Messages]:
+        (honest,) = super()._send_roster()
         told = np.stack([self.rosters[u] for u in sorted(self.vectors)])
-        self._asked = self.wanted.copy()
+        self._requests = self.wanted.copy()
         p = self._plan.field.modulus
         for u in np.flatnonzero(self.wanted == UnmaskRequest.SELF_MASK).tolist():
             self._total = (self._total + self.vectors[u]) % p
         ends = honest.senders, honest.receivers
         return [Messages(honest.phase, honest.step, *ends, {"asked": told})]
 
-    def _tell_votes(self) -> Iterable[Messages]:
+    def _send_votes(self) -> Iterable[Messages]:
         """Passes on the votes of those that a client believes to be in the sum."""
         circles = self._circles
-        (honest,) = super()._tell_votes()
+        (honest,) = super()._send_votes()
         who = honest.receivers - 1
         cast = np.stack([self.rosters[u][circles.neighbours[u]] == UnmaskRequest.SELF_MASK for u in who.tolist()])
         votes = self._votes[circles.neighbours[who], circles.reverse_index[who]]
         return [Messages(honest.phase, honest.step, honest.senders, honest.receivers, {"cast": cast, "votes": votes})]
 
-    def _hear_opened(self, messages: Messages) -> Callable[[int, int], None]:
+    def _receive_openings(self, messages: Messages) -> Callable[[int, int], None]:
         """Keeps the shares of what it wants."""
         circles = self._circles
 

@@ -36,7 +36,7 @@ def pairs_of(partners: Partners) -> Counter[tuple[int, int]]:
 
 def pairs_taken(links: Links) -> list[tuple[int, int]]:
     """The links that both ends have chosen, as those that are hosted see them."""
-    return list(zip(links.owners[links.taken].tolist(), links.others[links.taken].tolist(), strict=True))
+    return list(zip(links.owners[links.chosen].tolist(), links.others[links.chosen].tolist(), strict=True))
 
 
 def faults(partners: Partners, pairs: Pairs, rules: Partnering) -> list[str]:
@@ -86,23 +86,23 @@ class _NoRoom(PartnerDevices):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.requests._most = 10**6
+        self.requests._max_partners = 10**6
 
 
 class _Strangers(PartnerDevices):
     """The twin that takes requests of neighbours."""
 
-    def _take_requests(self, messages: Any) -> None:
-        super()._take_requests(messages)
-        self.requests._known.clear()
+    def _receive_requests(self, messages: Any) -> None:
+        super()._receive_requests(messages)
+        self.requests._neighbour_names.clear()
 
 
 class _Twice(PartnerDevices):
     """The twin that forgets whose requests it has taken, and who has taken its own."""
 
-    def _take_requests(self, messages: Any) -> None:
-        self.requests._ends.clear()
-        super()._take_requests(messages)
+    def _receive_requests(self, messages: Any) -> None:
+        self.requests._accepted.clear()
+        super()._receive_requests(messages)
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_wishes_end_with_the_greedy_choice(graph: tuple[Pairs, int], most: int, 
     )
     simulate([machine], channel_of(parties, seed))
     links = machine.links
-    weights = links.own ^ links.heard
+    weights = links.own_numbers ^ links.neighbour_numbers
     load, chosen = Counter[int](), set[tuple[int, int]]()
     for place in np.argsort(-weights).tolist():
         pair = int(links.owners[place]), int(links.others[place])
@@ -204,7 +204,7 @@ def _counted(way: Grouping, least: int) -> NDArray[np.bool_]:
 class _Named(PartnerDevices):
     """The twin whose devices call themselves by their numbers."""
 
-    def called(self, devices: Ids) -> Ids:
+    def names_of(self, devices: Ids) -> Ids:
         return devices
 
 
@@ -263,7 +263,7 @@ def test_all_devices_go_through_all_turns() -> None:
         parties, grouping = grouping_of(pairs, nodes)
         machine = PartnerDevices(grouping.owners, grouping, Partnering(3, 2), channel_of(parties))
         simulate([machine], channel_of(parties))
-        turns.append(machine._turn)
+        turns.append(machine._step_number)
     assert turns[0] == turns[1]
 
 

@@ -112,9 +112,9 @@ def test_messages_that_are_lost_leave_no_partner_behind() -> None:
 class _Deaf(PartnerDevices):
     """The first device does not hear in the end what its first partner says."""
 
-    def _take_enough(self, messages: Messages) -> None:
+    def _receive_reports(self, messages: Messages) -> None:
         (owner, *_), (other, *_) = self.tallies.owners, self.tallies.others
-        super()._take_enough(messages.rows((messages.receivers != owner) | (messages.senders != other)))
+        super()._receive_reports(messages.rows((messages.receivers != owner) | (messages.senders != other)))
 
 
 def test_whose_tally_is_lost_is_no_partner_and_counts_nowhere() -> None:
@@ -154,4 +154,4 @@ def test_nothing_secret_is_in_a_repr() -> None:
     machine = PartnerDevices(grouping.owners, grouping, Partnering(3, 1), channel_of(parties))
     list(machine.step())
     shown = repr(machine) + repr(machine.links) + repr(machine.requests)
-    assert not any(str(number) in shown for number in machine.links.own.tolist())
+    assert not any(str(number) in shown for number in machine.links.own_numbers.tolist())

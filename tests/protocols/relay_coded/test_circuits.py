@@ -68,7 +68,7 @@ def test_masked_rows_of_another_shape_are_refused(rows: Any, kind: Any) -> None:
     ends = np.array([0, 1]), np.array([2, 2])
     messages = Messages(Phase.SHARE_SUMS, Step(1), *ends, {wire.SUM: rows})
     with pytest.raises(MalformedMessageError, check=about("sum of share sums")):
-        wire.Wire(()).masked(messages, wire.SUM, np.dtype(kind), 1)
+        wire.Wire(()).read_masked(messages, wire.SUM, np.dtype(kind), 1)
 
 
 def test_tags_are_values_of_the_polynomial_of_a_row() -> None:
@@ -206,10 +206,10 @@ class Hasty(Silos):
 
     def _is_complete(self) -> Any:
         whole = np.ones(len(self.parties), dtype=np.bool_)
-        return whole if self._spoke.any() else ~whole
+        return whole if self._responsive.any() else ~whole
 
     def _release(self) -> Any:
-        self._whole[:] = 1
+        self._confirmed[:] = 1
         return super()._release()
 
 
@@ -245,8 +245,8 @@ def test_circuits_share_no_name_between_openings() -> None:
 class AcceptsFewer(Relays):
     """Groups are accepted however many circuits they have."""
 
-    def _accepted(self, relay: Any, there: Ids) -> Any:  # noqa: ARG002
-        return there > 0
+    def _is_answered(self, relay: Any, counts: Ids) -> Any:  # noqa: ARG002
+        return counts > 0
 
 
 def losing_circuits(party: int) -> Loss:

@@ -387,7 +387,7 @@ def lying(scheme: RelayCoded, which: int, *, counts: bool = False) -> RelayCoded
     class Lying(Relays):
         def sums_of(self, relay: Any, groups: Ids) -> tuple[Ids, Any]:
             found, sums = super().sums_of(relay, groups)
-            if relay.party != self._all[which] or self.now != STEP:
+            if relay.party != self._all_relays[which] or self.now != STEP:
                 return found, sums
             return (found + 1, sums) if counts else (found, (sums + np.eye(1, sums.shape[-1], dtype=sums.dtype)))
 
@@ -605,8 +605,8 @@ def test_drop_outs_open_no_sum_below_k_min(scheme: RelayCoded, dropped: set[int]
 class _NeverTooFew(Devices):
     """Devices say that their sums are over enough, whoever is left."""
 
-    def _whether_enough(self, passed: int) -> list[Any]:
-        return [np.ones_like(each) for each in super()._whether_enough(passed)]
+    def _check_enough(self, pass_index: int) -> list[Any]:
+        return [np.ones_like(each) for each in super()._check_enough(pass_index)]
 
 
 def test_devices_that_never_have_too_few_partners_see_single_rows() -> None:

@@ -114,7 +114,7 @@ def recorded() -> Iterator[list[Span]]:
     """All key stream that senders read masks from, while this lasts; relays expand the same seeds again."""
     spans: list[Span] = []
     at_relays: list[bool] = []
-    honest, expanded, opened_rows = KeyedStreams.uniform, Relays._expanded, Cryptography.reveal
+    honest, expanded, opened_rows = KeyedStreams.uniform, Relays._make_expander, Cryptography.reveal
 
     def uniform(self: Any, modulus: int, counts: Any, nonce: bytes, dtype: Any = None) -> Any:
         start, size = int.from_bytes(nonce, "big") * BLOCK_BYTES, word_of(modulus)[0].itemsize
@@ -134,7 +134,7 @@ def recorded() -> Iterator[list[Span]]:
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(KeyedStreams, "uniform", uniform)
-        monkeypatch.setattr(Relays, "_expanded", lambda self, relay: quiet(expanded(self, relay)))
+        monkeypatch.setattr(Relays, "_make_expander", lambda self, relay: quiet(expanded(self, relay)))
         monkeypatch.setattr(Cryptography, "reveal", quiet(opened_rows))
         yield spans
 
@@ -376,6 +376,6 @@ def test_a_relay_that_tells_two_public_keys_is_named() -> None:
         machine = SendersKeys(senders, np.array([9]), crypto, Wire(()), OwnDraws(SimulationCoins(0)))
         machine.publish()
         rows = np.stack([keys[which] for which in told])
-        machine.take(Messages(Phase.KEYS, SETUP, np.full(3, 9), senders, {PAYLOAD: rows}))
+        machine.receive(Messages(Phase.KEYS, SETUP, np.full(3, 9), senders, {PAYLOAD: rows}))
         with pytest.raises(ProtocolError, check=about("party 9")) if two else nullcontext():
             machine.agree()

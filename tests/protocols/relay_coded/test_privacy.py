@@ -20,7 +20,7 @@ from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded
 from fgl_secure.protocols.relay_coded.cryptography import Cryptography
 from fgl_secure.protocols.relay_coded.devices import Devices
-from fgl_secure.protocols.relay_coded.plan import COVER
+from fgl_secure.protocols.relay_coded.plan import DUMMY
 from fgl_secure.runtime import (
     Channel,
     Direction,
@@ -321,7 +321,7 @@ class _ToldSilos(Devices):
         for messages in super()._masked_rows():
             yield messages
             last = messages["share"][..., -1:]
-            yield self._wire.say(Phase.VALUES, self.now, (messages.senders, messages.receivers), 0, {"share": last})
+            yield self._wire.make(Phase.VALUES, self.now, (messages.senders, messages.receivers), 0, {"share": last})
 
 
 class _AnsweredForFewer(twins.SmallCountsAnswered):
@@ -638,7 +638,7 @@ class _ShortCovers(Devices):
 
     def _masked_rows(self) -> Iterator[Messages]:
         for messages in super()._masked_rows():
-            covers = self.rows(np.arange(len(messages))) == COVER
+            covers = self.rows(np.arange(len(messages))) == DUMMY
             yield messages.rows(np.flatnonzero(~covers))
             yield replace(messages.rows(np.flatnonzero(covers)), overhead=messages.overhead - 4)
 

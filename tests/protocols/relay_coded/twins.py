@@ -122,14 +122,14 @@ class ExtraShare(Devices):
         for messages in super()._masked_rows():
             yield messages
             ends, last = (messages.senders, np.full(len(messages), self._relays[0])), messages["share"][..., -1:]
-            yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": last})
+            yield self._wire.make(Phase.VALUES, self.now, ends, 0, {"share": last})
 
     def _plain_rows(self) -> Iterator[Messages]:
         for messages in super()._plain_rows():
             yield messages
             if messages.phase is Phase.SHARES and messages.receivers[0] == self._relays[-1]:
                 ends = messages.senders, np.full(len(messages), self._relays[0])
-                yield self._wire.say(Phase.VALUES, self.now, ends, 0, {"share": messages["share"]})
+                yield self._wire.make(Phase.VALUES, self.now, ends, 0, {"share": messages["share"]})
 
 
 class AnsweredTwice(Relays):
@@ -148,8 +148,8 @@ class AnsweredTwice(Relays):
 class SmallCountsAnswered(Relays):
     """Relays answer whatever the count is."""
 
-    def _accepted(self, relay: Any, there: Ids) -> Any:  # noqa: ARG002  # whatever it is
-        return there > 0
+    def _is_answered(self, relay: Any, counts: Ids) -> Any:  # noqa: ARG002  # whatever it is
+        return counts > 0
 
 
 class StepsSummedAgain(Devices):
@@ -213,27 +213,32 @@ class Prying(Relays):
             self.told.append(messages)
             return
         if messages.phase is Phase.CIRCUITS and "payload" in messages.fields and messages["payload"].ndim == 3:
-            own = np.isin(messages.receivers, self._all[:1]) & np.isin(messages.senders, self._all, invert=True)
+            own = np.isin(messages.receivers, self._all_relays[:1]) & np.isin(
+                messages.senders, self._all_relays, invert=True
+            )
             self.shown += [messages["payload"][own]] if own.any() else []
         super().receive(messages)
 
     def step(self) -> Any:
         yield from super().step()
         shown, self.shown = self.shown, []
-        for place, other in enumerate(self._all.tolist()):
+        for place, other in enumerate(self._all_relays.tolist()):
             for openings in shown if place else []:
-                ends, swapped = (np.full(len(openings), self._all[0]), np.full(len(openings), other)), openings.copy()
+                ends, swapped = (
+                    (np.full(len(openings), self._all_relays[0]), np.full(len(openings), other)),
+                    openings.copy(),
+                )
                 swapped[:, [0, place]] = openings[:, [place, 0]]
                 for n, tried in enumerate((openings, swapped)):
                     fields = {"payload": tried, wire.PLACE: np.arange(len(tried), dtype=np.uint32) + n * len(tried)}
-                    yield self._wire.say(Phase.CIRCUITS, self.now, ends, 0, fields)
+                    yield self._wire.make(Phase.CIRCUITS, self.now, ends, 0, fields)
 
 
 class SendsWithoutKeys(Devices):
     """Senders that did not agree on keys with every relay send all the same."""
 
-    def _leaving(self) -> Ids:
-        return np.flatnonzero(self._opened["told"])
+    def _find_sending(self) -> Ids:
+        return np.flatnonzero(self._current["told"])
 
 
 class OneKeyForAll(Cryptography):

@@ -93,12 +93,12 @@ def test_a_step_is_summed_once_after_the_agreement_too(graph: FederatedGraph) ->
 
 def test_nobody_is_left_to_guess_how_many_partners_there_may_be(graph: FederatedGraph) -> None:
     """A job says it by the number of edges; a process is not made without it, or where silos add up beforehand."""
-    share, unsaid = Silo.of(graph, 0), replace(ANON, max_degree=None)
+    share, unbounded = Silo.of(graph, 0), replace(ANON, max_degree=None)
     with pytest.raises(InputError, check=about("scheme")):
-        hosted_sums(share, unsaid, SESSION, SystemCoins(), 1)
+        hosted_sums(share, unbounded, SESSION, SystemCoins(), 1)
     with pytest.raises(InputError, check=about("scheme")):
         hosted_sums(share, ANON, SESSION, SystemCoins(), 1, crossing=True)
-    job = silos_of(graph, {"neighbours": unsaid, "server": Plaintext()}, HONEST)
+    job = silos_of(graph, {"neighbours": unbounded, "server": Plaintext()}, HONEST)
     assert job.complete_task.schemes[NEIGHBOURS] == replace(ANON, max_degree=4)  # three times 16 / 12
     clear = silos_of(graph, {"neighbours": Plaintext(), "server": Plaintext()}, HONEST)
     assert clear.complete_task is clear.task

@@ -24,13 +24,13 @@ GRAPH = two_communities(devices=24, silos=3)
 class Sending(Program):
     """Sends some rows too many, or none too many."""
 
-    def __init__(self, talk: Collectives, more: int) -> None:
-        super().__init__(talk)
+    def __init__(self, comm: Collectives, more: int) -> None:
+        super().__init__(comm)
         self._more = more
 
     def round(self, number: int) -> bool:  # noqa: ARG002  # there is one
-        targets = self.silo.edges[1, self.talk.summed_edges & ~self.silo.inside[1]]
-        self.talk.neighbours(torch.ones(len(np.unique(targets)) + self._more, 2))
+        targets = self.silo.edges[1, self.comm.summed_edges & ~self.silo.inside[1]]
+        self.comm.neighbours(torch.ones(len(np.unique(targets)) + self._more, 2))
         return False
 
     @property
@@ -45,10 +45,10 @@ def test_silos_agree_on_what_one_process_knows(minimum: int) -> None:
     between = between_clients(GRAPH, channel, None, minimum)
     shares = [Silo.of(GRAPH, silo) for silo in range(3)]
     parts = [SiloEdges(share, minimum) for share in shares]
-    told = [part.tell(Direction.FORWARD) for part in parts]
+    told = [part.send_edges(Direction.FORWARD) for part in parts]
     _, pairs = client_pairs(GRAPH, channel, None, minimum)
     for silo, (share, part) in enumerate(zip(shares, parts, strict=True)):
-        part.hear({other: told[other][silo] for other in share.others}, Direction.FORWARD)
+        part.receive_edges({other: told[other][silo] for other in share.others}, Direction.FORWARD)
         assert np.array_equal(part.forward, between.along(share.edges))
         nodes, senders = part.rows()
         mine = (pairs.client == silo) | (GRAPH.silo_of[pairs.node] == silo)
@@ -62,7 +62,7 @@ def test_rows_must_be_as_many_as_are_wanted() -> None:
     channel = Channel(hierarchy_of(GRAPH), SimulationCoins(0))
     between = between_clients(GRAPH, channel)
     for more in (1, 0):
-        process = OneProcess(GRAPH, {}, channel, lambda talk, m=more: Sending(talk, m), width=2, between=between)  # type: ignore[misc]
+        process = OneProcess(GRAPH, {}, channel, lambda comm, m=more: Sending(comm, m), width=2, between=between)  # type: ignore[misc]
         if more:
             with pytest.raises(InputError, check=about("rows")):
                 process.round(0)

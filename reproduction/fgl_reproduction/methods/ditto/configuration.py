@@ -47,8 +47,8 @@ class Ditto(FedAvg):
         if not (isfinite(self.pull) and self.pull >= 0):
             raise InputError(f"pull must be zero or positive; found {self.pull}")
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.ditto.program import ditto_plan
 
-        return ditto_plan(self, asked)
+        return ditto_plan(self, request)

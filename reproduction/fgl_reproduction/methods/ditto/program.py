@@ -2,7 +2,8 @@
 
 In each round a client gets the common model w, takes part in federated averaging from there, and takes steps on
 F(v) + lambda / 2 |v - w|^2, where F is its own loss: along grad F(v) + lambda (v - w). It predicts with v,
-which no other party ever gets; it sends what it sends in federated averaging, to the bit, but for counts that are v's.
+which no other party ever gets; it sends what it sends in federated averaging, to the bit, except for counts that are
+v's.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class DittoClient(FedAvgClient):
     """One client's copy of the common model, and its own.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train; Adam takes steps on personal models at its rate.
         pull: lambda.
         steps: on the personal model in a round.
@@ -48,9 +49,9 @@ class DittoClient(FedAvgClient):
     """
 
     def __init__(
-        self, talk: Collectives, preset: Preset, *rest: Any, pull: float, steps: int = 1, seed: int = 0, **more: Any
+        self, comm: Collectives, preset: Preset, *rest: Any, pull: float, steps: int = 1, seed: int = 0, **more: Any
     ) -> None:
-        super().__init__(talk, preset, *rest, seed=seed, **more)
+        super().__init__(comm, preset, *rest, seed=seed, **more)
         self._pull, self._steps = pull, steps
         self.personal = deepcopy(self.layers)
         self._own = list(self.personal.parameters())
@@ -97,7 +98,7 @@ NOTE = (
 )
 
 
-def ditto_plan(method: Ditto, asked: AuditRequest) -> AuditPlan:
+def ditto_plan(method: Ditto, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
-    plan = fedavg_plan(method, asked, partial(DittoClient, pull=method.pull, steps=method.own_steps))
+    plan = fedavg_plan(method, request, partial(DittoClient, pull=method.pull, steps=method.own_steps))
     return replace(plan, notes=(*plan.notes, NOTE))

@@ -14,7 +14,7 @@ from fgl_reproduction.methods.fedgcn.program import FedGCNClient, clients_of, fe
 from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.method import AuditRequest
 from fgl_secure.auditing.plan import AuditPlan, pooled_over
-from fgl_secure.auditing.programs import beside_models
+from fgl_secure.auditing.programs import scheme_choices
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.methods.fed2gnn import audit_target as hop_target
 from fgl_secure.methods.fed2gnn.audit_target import CONTROLS, NOTES, HopSetting, HopSubject, before_training, check_sums
@@ -40,7 +40,7 @@ ONE_HOP = (
         Role.SILO,
         Circumstance.SPARSE_SUM,
         "features are summed as they are but for a factor each: a sum of a few sparse rows can be taken apart by "
-        "whoever knows what rows look like",
+        "a party that knows what rows look like",
     ),
     Leak(
         Secret.FOREIGN_NODE,
@@ -137,7 +137,7 @@ def _sums_of(client: Program) -> tuple[Floats, Floats]:
 def fedgcn_plan(method: FedGCN, asked: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedgcn_preset(method.preset, method.hops).with_epochs(method.epochs)
-    runs, graph = beside_models(asked, NEIGHBOURS), asked.load_graph(SPLIT, least=2)
+    runs, graph = scheme_choices(asked, NEIGHBOURS), asked.load_graph(SPLIT, least=2)
     check_undirected(graph)
     for run in runs:
         check_sums(graph, run["schemes"])

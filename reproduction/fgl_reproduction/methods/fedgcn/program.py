@@ -97,7 +97,7 @@ class FedGCNClient(AveragedRounds):
     """One client of FedGCN.
 
     Args:
-        talk: the collectives of the run; clients add up beforehand what goes to one node.
+        comm: the collectives of the run; clients add up beforehand what goes to one node.
         preset: how to train.
         seed: of initial weights and dropout.
         device: where model compute runs; the CPU by default.
@@ -113,29 +113,29 @@ class FedGCNClient(AveragedRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: AveragedPreset,
         *,
         seed: int = 0,
         device: torch.device | None = None,
         rows: RowRange | None = None,
     ) -> None:
-        facts, coins = talk.silo.facts, torch.Generator().manual_seed(seed)
+        facts, coins = comm.silo.facts, torch.Generator().manual_seed(seed)
         model = SummedGCN((facts.features, preset.hidden, facts.classes), coins)
-        super().__init__(talk, preset, model, seed=seed, device=device)
+        super().__init__(comm, preset, model, seed=seed, device=device)
         self._hops, self._rows = preset.hops, rows
 
     def begin(self) -> None:
         """All that is said before the first round."""
         silo, graph = self.silo, self.silo.alone
-        degree = (graph.in_degree + OwnPairs.of(silo, self.talk.summed_edges).foreign).astype(np.float64)
+        degree = (graph.in_degree + OwnPairs.of(silo, self.comm.summed_edges).foreign).astype(np.float64)
         self.values = sent_values(silo.features.astype(np.float64), degree, Propagation.SYMMETRIC)
-        sums, self.heard = exchange_hops(self.talk, graph, self.values, 1, self._rows)
+        sums, self.heard = exchange_hops(self.comm, graph, self.values, 1, self._rows)
         around = self.values + sums.mu[0]
         told = np.empty((0, KEY + around.shape[1]))
         if self._hops > 1:
             table = np.column_stack([silo.nodes, degree, around])
-            told = self._check_rows(self.talk.exchange(GCNMessage.NEIGHBOURHOODS, self._rows_by_client(table)))
+            told = self._check_rows(self.comm.exchange(GCNMessage.NEIGHBOURHOODS, self._rows_by_client(table)))
         self.kept = {"around": around, "degree": degree, "told": told}
 
     def surroundings(self) -> Surroundings:
@@ -151,14 +151,14 @@ class FedGCNClient(AveragedRounds):
     def _rows_by_client(self, table: Floats) -> dict[int, Floats]:
         """By other client the rows [r, KEY + d] of the nodes that its nodes ask about, where there is a sum."""
         silo, count = self.silo, self.silo.facts.silos
-        asked, asking = silo.edges[:, self.talk.summed_edges & silo.inside[0]]
+        asked, asking = silo.edges[:, self.comm.summed_edges & silo.inside[0]]
         known = self._has_sum(asked)
         node, client = np.divmod(np.unique(silo.local(asked[known]) * count + self._client_of(asking[known])), count)
         return {other: table[node[client == other]] for other in silo.others}
 
     def _has_sum(self, nodes: Ids) -> NDArray[np.bool_]:
         """Bool [m], for which own nodes the scheme computed a sum."""
-        return np.isin(nodes, self.silo.edges[1, self.talk.summed_edges & self.silo.inside[1]])
+        return np.isin(nodes, self.silo.edges[1, self.comm.summed_edges & self.silo.inside[1]])
 
     def _check_rows(self, result: list[Floats]) -> Floats:
         """What the other clients told, one row a node, ascending.
@@ -166,7 +166,7 @@ class FedGCNClient(AveragedRounds):
         Raises:
             ProtocolError: a client tells of a node that is not its own, or that nobody asked about.
         """
-        source = np.unique(self.silo.edges[0, self.talk.summed_edges & self.silo.inside[1]])
+        source = np.unique(self.silo.edges[0, self.comm.summed_edges & self.silo.inside[1]])
         owners = self._client_of(source)
         for client, rows in enumerate(result):
             numbers = rows[:, 0]
@@ -180,7 +180,7 @@ class FedGCNClient(AveragedRounds):
         """Places of sources and targets among nodes: of edges inside the client, and of those that it hears along."""
         silo, place = self.silo, np.argsort(nodes)
         here, there = silo.inside
-        edges = silo.edges[:, (here & there) | (self.talk.summed_edges & there)]
+        edges = silo.edges[:, (here & there) | (self.comm.summed_edges & there)]
         edges = edges[:, np.isin(edges[0], nodes)]
         source, target = place[np.searchsorted(nodes, edges, sorter=place)]
         return source, target
@@ -220,8 +220,8 @@ def clients_of(
     scheme = schemes.get(NEIGHBOURS, Plaintext())
     rows = row_range(preset, scheme)
 
-    def make(talk: Collectives, _coins: Coins) -> FedGCNClient:
-        return FedGCNClient(talk, preset, seed=seed, device=device, rows=rows)
+    def make(comm: Collectives, _coins: Coins) -> FedGCNClient:
+        return FedGCNClient(comm, preset, seed=seed, device=device, rows=rows)
 
     def settle(channel: Channel) -> Between:
         check_parties(graph, schemes, channel)

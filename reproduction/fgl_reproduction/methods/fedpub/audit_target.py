@@ -19,7 +19,7 @@ from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import AuditRequest
 from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
-from fgl_secure.auditing.programs import beside_models
+from fgl_secure.auditing.programs import scheme_choices
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
@@ -138,7 +138,7 @@ def first_round(job: Job, preset: FedPubPreset, label: str, what: str, seed: int
     process = job.open(channel)
     clients = [item for item in process.programs if isinstance(item, FedPubClient)]
     start = flat(clients[0].model.shared_parameters).astype(np.float64)
-    bits = clients[0].talk.clients_grid.fraction_bits
+    bits = clients[0].comm.clients_grid.fraction_bits
     process.round(0)
     counts = np.zeros((graph.num_silos, graph.num_classes))
     np.add.at(counts, (graph.silo_of[graph.train_mask], graph.labels[graph.train_mask]), 1)
@@ -212,7 +212,7 @@ class FedPubSubject(Subject):
         yield first_round(self.job, self.preset, self.name, "first round of training", self.seed)
 
 
-def fedpub_plan(method: FedPub, asked: AuditRequest) -> AuditPlan:
+def fedpub_plan(method: FedPub, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedpub_preset(method.preset).with_epochs(method.epochs)
     preset = replace(
@@ -221,12 +221,12 @@ def fedpub_plan(method: FedPub, asked: AuditRequest) -> AuditPlan:
         temperature=preset.temperature if method.temperature is None else method.temperature,
         sparsity=preset.sparsity if method.sparsity is None else method.sparsity,
     )
-    runs, graph = beside_models(asked, CLIENTS), asked.load_graph()
+    runs, graph = scheme_choices(request, CLIENTS), request.load_graph()
     for run in runs:
         clients_of(graph, {CLIENTS: run["schemes"][CLIENTS]}, preset)  # checks alone
         run["schemes"][CLIENTS].threshold_for(graph.num_silos - 1)
         run["schemes"][SERVER].threshold_for(graph.num_silos)
-    shared = asked.common_fields(graph, preset)
+    shared = request.common_fields(graph, preset)
     return AuditPlan(
         tuple(FedPubSubject(**shared, **run) for run in runs),
         {},  # attacks on it bring their controls

@@ -21,7 +21,7 @@ class FedPub(Method):
     """FED-PUB: each client masks weights that are averaged for it alone, by how alike clients' models behave.
 
     A scheme for "clients" computes each client's average; one for "server" adds up losses and counts of right answers,
-    in the clear beside averages in the clear and under pairwise masking beside others, unless it is named.
+    in plaintext beside averages in plaintext and under pairwise masking beside others, unless it is named.
 
     Attributes:
         preset: "honest" or "paper".
@@ -71,8 +71,8 @@ class FedPub(Method):
             if value is not None and not (isfinite(value) and value >= 0):
                 raise InputError(f"{name} must be zero or positive; found {value}")
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.fedpub.audit_target import fedpub_plan
 
-        return fedpub_plan(self, asked)
+        return fedpub_plan(self, request)

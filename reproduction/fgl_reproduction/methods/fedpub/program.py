@@ -97,7 +97,7 @@ class FedPubClient(TrainingRounds):
     """One client of FED-PUB.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         seed: of initial weights, of the public graph and of dropout.
         device: where model compute runs; the CPU by default.
@@ -110,11 +110,11 @@ class FedPubClient(TrainingRounds):
     sent: Floats
 
     def __init__(
-        self, talk: Collectives, preset: FedPubPreset, *, seed: int = 0, device: torch.device | None = None
+        self, comm: Collectives, preset: FedPubPreset, *, seed: int = 0, device: torch.device | None = None
     ) -> None:
-        super().__init__(talk, preset.epochs, preset.selection, preset.patience)
-        silo, place = talk.silo, device or torch.device("cpu")
-        self._preset, self._grid = preset, talk.clients_grid
+        super().__init__(comm, preset.epochs, preset.selection, preset.patience)
+        silo, place = comm.silo, device or torch.device("cpu")
+        self._preset, self._grid = preset, comm.clients_grid
         widths = silo.facts.features, preset.hidden, silo.facts.classes
         self.model = MaskedGCN(widths, preset.pruned, torch.Generator().manual_seed(seed)).to(place)
         self._steps = Adam(self.model.parameters(), lr=preset.learning_rate, weight_decay=preset.weight_decay)
@@ -176,11 +176,11 @@ class FedPubClient(TrainingRounds):
         me, facts = self.silo.silo, self.silo.facts
         weights = similar(self._embeddings(), self._preset.temperature)
         self.sent = flat(self.model.shared_parameters).astype(np.float64)
-        exponent = self.talk.exponent(largest_magnitude(self.sent), self._grid.bound)
+        exponent = self.comm.exponent(largest_magnitude(self.sent), self._grid.bound)
         terms: dict[int, Ids | int] = {
             other: self._grid.encode(shrunk(weights[other, me] * self.sent, exponent)) for other in range(facts.silos)
         }
-        clients = self.talk.clients({**terms, me: len(self.sent)}, self._grid.largest, WEIGHTED_SUM)
+        clients = self.comm.clients({**terms, me: len(self.sent)}, self._grid.largest, WEIGHTED_SUM)
         average = shrunk(self._grid.decode(clients), -exponent) + weights[me, me] * self.sent
         self.kept["average"] = average.astype(np.float32)
         overwrite(self.model.shared_parameters, self.kept["average"])
@@ -188,8 +188,8 @@ class FedPubClient(TrainingRounds):
     def _embeddings(self) -> Floats:
         """The functional embeddings of all clients, float64 [clients, hidden]."""
         own = self._embedding()
-        self.talk.note(OWN_EMBEDDING, lambda: own[None])
-        received = self.talk.exchange(AverageMessage.FUNCTIONAL_EMBEDDINGS, dict.fromkeys(self.silo.others, own[None]))
+        self.comm.note(OWN_EMBEDDING, lambda: own[None])
+        received = self.comm.exchange(AverageMessage.FUNCTIONAL_EMBEDDINGS, dict.fromkeys(self.silo.others, own[None]))
         for other in self.silo.others:
             if len(received[other]) != 1 or not np.isfinite(received[other]).all():
                 raise ProtocolError(f"silo {other} must tell one functional embedding of finite numbers; it does not")
@@ -238,7 +238,7 @@ def similar(embeddings: NDArray[np.float64], temperature: float) -> Floats:
 
 
 LEAST = 3
-"""Clients, where sums are not in the clear: with two, the sum of the others is one model."""
+"""Clients, where sums are not in plaintext: with two, the sum of the others is one model."""
 
 
 def clients_of(
@@ -253,7 +253,7 @@ def clients_of(
 
     Args:
         graph: who has what; edges between clients go unused.
-        schemes: of "clients", averages, and of "server", figures; what is not there is in the clear.
+        schemes: of "clients", averages, and of "server", figures; what is not there is in plaintext.
         preset: how to train.
         seed: of initial weights, of the public graph and of dropout.
         device: where model compute runs; the CPU by default.
@@ -269,7 +269,7 @@ def clients_of(
             f"the others' models; found {graph.num_silos}"
         )
 
-    def make(talk: Collectives, _coins: Coins) -> FedPubClient:
-        return FedPubClient(talk, preset, seed=seed, device=device)
+    def make(comm: Collectives, _coins: Coins) -> FedPubClient:
+        return FedPubClient(comm, preset, seed=seed, device=device)
 
-    return Job(Task(make, schemes, preset.epochs), graph, heard=graph.restricted_to_silos())
+    return Job(Task(make, schemes, preset.epochs), graph, message_graph=graph.restricted_to_silos())

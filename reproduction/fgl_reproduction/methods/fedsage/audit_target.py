@@ -23,7 +23,7 @@ from fgl_secure.attacks.base import DataSecret
 from fgl_secure.auditing.controls import Makers
 from fgl_secure.auditing.method import AuditRequest
 from fgl_secure.auditing.plan import RECORDED_ROUNDS, AuditPlan, Subject, pooled_over
-from fgl_secure.auditing.programs import beside_models
+from fgl_secure.auditing.programs import scheme_choices
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
@@ -72,7 +72,7 @@ TOLD = (
         "embeddings are made of a node's row and its neighbours': those of neighbours are alike",
     ),
 )
-"""What clients tell each other in the clear under every scheme."""
+"""What clients tell each other in plaintext under every scheme."""
 
 GRADIENTS_IN_THE_CLEAR = (
     Leak(
@@ -121,7 +121,7 @@ def claim_of(gradients: Scheme, averaging: Scheme, clients: int) -> Claim:
 
     Args:
         gradients: adds up gradients of generators.
-        averaging: adds up models; of either, one that promises nothing sends in the clear.
+        averaging: adds up models; of either, one that promises nothing sends in plaintext.
         clients: how many there are.
     """
     return Claim((), TOLD, ()).join(_gradients(gradients, clients)).join(_models(averaging, clients))
@@ -256,14 +256,14 @@ class FedSageSubject(Subject):
         return replace(self, **{"preset": self.preset.with_generator(most, None).with_epochs(1), **changes})
 
 
-def fedsage_plan(method: FedSage, asked: AuditRequest) -> AuditPlan:
+def fedsage_plan(method: FedSage, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedsage_preset(method.preset).with_generator(method.generator_rounds, method.generated)
     preset = preset.with_epochs(method.epochs)
-    runs, graph = beside_models(asked, CLIENTS), asked.load_graph(SPLIT)
+    runs, graph = scheme_choices(request, CLIENTS), request.load_graph(SPLIT)
     for run in runs:
         _check_clients(graph, run["schemes"][CLIENTS], run["schemes"][SERVER])
-    shared = asked.common_fields(graph, preset)
+    shared = request.common_fields(graph, preset)
     return AuditPlan(
         tuple(FedSageSubject(**shared, **run) for run in runs),
         {},  # attacks on it bring their controls

@@ -19,7 +19,7 @@ class FedSage(Method):
     """FedSage+: clients learn to generate neighbours that they miss, then average GraphSAGE on graphs so mended.
 
     A scheme that is named alone is for "clients": it adds up, for each client, the gradients of its generator over the
-    nodes of all others. One for "server" adds up models; where none is named they are in the clear beside gradients in
+    nodes of all others. One for "server" adds up models; where none is named they are in plaintext beside gradients in
     the clear, and under pairwise masking beside others.
 
     Attributes:
@@ -46,8 +46,8 @@ class FedSage(Method):
     })  # fmt: skip
     tells: ClassVar = MappingProxyType({
         ("noisy embeddings", "silo", "silo"): "in every round for generators, embeddings of own nodes under fresh "
-        "noise, one for each neighbour that was hidden, in the clear for all other clients",
-        ("generator", "silo", "silo"): "in every round for generators, the parameters of the own one, in the clear for "
+        "noise, one for each neighbour that was hidden, in plaintext for all other clients",
+        ("generator", "silo", "silo"): "in every round for generators, the parameters of the own one, in plaintext for "
         "all other clients",
     })  # fmt: skip
     topologies: ClassVar[tuple[str, ...]] = ("clients", "server")
@@ -65,8 +65,8 @@ class FedSage(Method):
         None, "most neighbours generated for a node, 0 for FedSage alone; None takes the preset's", least=0, shown="P"
     )
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.fedsage.audit_target import fedsage_plan
 
-        return fedsage_plan(self, asked)
+        return fedsage_plan(self, request)

@@ -3,7 +3,7 @@
 Each client first learns a generator alone. In the rounds after that it sends all others its generator of features and
 what it generates from, embeddings under noise; each of them works out how the generated rows should change to be nearer
 to its own nodes, as a gradient of the generator's parameters, and the sum of these gradients goes to the client (4.3).
-Published is that the server passes all of it on in the clear; here the sum of gradients is one collective, under any
+Published is that the server passes all of it on in plaintext; here the sum of gradients is one collective, under any
 scheme for clients. Then every client mends its graph, and GraphSAGE models are averaged on the mended graphs.
 """
 
@@ -89,7 +89,7 @@ class FedSageClient(AveragedRounds):
     """One client of FedSage+.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         backbone: of the classifier: "gcn", "sage" or "dagnn".
         seed: of initial weights, hidden nodes, noise and dropout.
@@ -101,17 +101,17 @@ class FedSageClient(AveragedRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: FedSagePreset,
         *,
         backbone: str = "sage",
         seed: int = 0,
         device: torch.device | None = None,
     ) -> None:
-        facts = talk.silo.facts
+        facts = comm.silo.facts
         model = make_model(backbone, (facts.features, preset.hidden, facts.classes), preset.hops, seed)
         rounds = preset.rounds_together + preset.epochs
-        super().__init__(talk, preset.with_epochs(rounds), model, seed=seed, device=device)
+        super().__init__(comm, preset.with_epochs(rounds), model, seed=seed, device=device)
         self.preset, self._kind = preset, backbone_of(backbone).propagation
         self.neighgen = NeighGen(self.silo, preset.generator, seed, self.device)
 
@@ -126,28 +126,28 @@ class FedSageClient(AveragedRounds):
             return super().train(number)
         inputs = self.neighgen.inputs(number)
         theta = flat(self.neighgen.theta)
-        self.talk.note(INPUTS, lambda: inputs)
-        self.talk.note(OWN_GENERATOR, lambda: theta[None])
+        self.comm.note(INPUTS, lambda: inputs)
+        self.comm.note(OWN_GENERATOR, lambda: theta[None])
         loss, gradient = self.neighgen.own_gradient(inputs)
         self.neighgen.step(gradient + self._from_others(theta, inputs))
         return replace(self.figures(np.zeros(COUNTS, dtype=np.int64), loss, 1), score=-1.0)
 
     def _from_others(self, theta: Array, inputs: Array) -> Floats:
         """The sum of what the other clients answer, float64 [P]; they are answered likewise."""
-        others, grid = self.silo.others, self.talk.clients_grid
-        rows = self.talk.exchange(SageMessage.EMBEDDINGS, dict.fromkeys(others, inputs))
-        told = self.talk.exchange(SageMessage.GENERATOR, dict.fromkeys(others, theta[None]))
+        others, grid = self.silo.others, self.comm.clients_grid
+        rows = self.comm.exchange(SageMessage.EMBEDDINGS, dict.fromkeys(others, inputs))
+        told = self.comm.exchange(SageMessage.GENERATOR, dict.fromkeys(others, theta[None]))
         answers = dict[int, Floats]()
         for client in others:
             if len(told[client]) != 1 or not (np.isfinite(told[client]).all() and np.isfinite(rows[client]).all()):
                 raise ProtocolError(f"generator of client {client} must be one row, finite as its inputs; it is not")
             answers[client] = self.neighgen.gradient_for(told[client][0], rows[client]).astype(np.float64)
-        exponent = self.talk.exponent(max(map(largest_magnitude, answers.values()), default=0.0), grid.bound)
+        exponent = self.comm.exponent(max(map(largest_magnitude, answers.values()), default=0.0), grid.bound)
         terms: dict[int, Ids | int] = {
             client: grid.encode(shrunk(answers[client], exponent)) if client in answers else len(theta)
             for client in range(self.silo.facts.silos)
         }
-        return shrunk(grid.decode(self.talk.clients(terms, grid.largest, GRADIENT_SUM)), -exponent)
+        return shrunk(grid.decode(self.comm.clients(terms, grid.largest, GRADIENT_SUM)), -exponent)
 
     def surroundings(self) -> Surroundings:
         """The client's graph with its generated neighbours."""
@@ -182,16 +182,16 @@ def clients_of(
 
     Args:
         graph: who has what; edges between clients go unused.
-        schemes: of "clients", gradients of generators, and of "server", models; what is not there is in the clear.
+        schemes: of "clients", gradients of generators, and of "server", models; what is not there is in plaintext.
         preset: how to train.
         backbone: of the classifier: "gcn", "sage" or "dagnn".
         seed: of initial weights, hidden nodes, noise and dropout.
         device: where model compute runs; the CPU by default.
     """
 
-    def make(talk: Collectives, _coins: Coins) -> FedSageClient:
-        return FedSageClient(talk, preset, backbone=backbone, seed=seed, device=device)
+    def make(comm: Collectives, _coins: Coins) -> FedSageClient:
+        return FedSageClient(comm, preset, backbone=backbone, seed=seed, device=device)
 
     chosen = {CLIENTS: Plaintext(), SERVER: Plaintext(), **schemes}
     rounds = preset.rounds_together + preset.epochs
-    return Job(Task(make, chosen, rounds), graph, heard=graph.restricted_to_silos())
+    return Job(Task(make, chosen, rounds), graph, message_graph=graph.restricted_to_silos())

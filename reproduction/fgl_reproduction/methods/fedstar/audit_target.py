@@ -73,7 +73,7 @@ def claim_of(scheme: Scheme, clients: int) -> Claim:
     """The claim of a run.
 
     Args:
-        scheme: adds up structure encoders; one that promises nothing sends them in the clear.
+        scheme: adds up structure encoders; one that promises nothing sends them in plaintext.
         clients: how many there are.
     """
     inner, pair = promises(scheme, clients), PAIR_LEAKS if clients == 2 else ()
@@ -208,12 +208,12 @@ class FedStarSubject(Subject):
         return self.brief(seed=seed, graph=self.graph.redealt(seed, split_apart=True, clients_too=True))
 
 
-def fedstar_plan(method: FedStar, asked: AuditRequest) -> AuditPlan:
+def fedstar_plan(method: FedStar, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     preset = fedstar_preset(method.preset).with_epochs(method.epochs)
     chosen = {name: getattr(method, name) or getattr(preset, name) for name in ("local_steps", "walks", "degrees")}
-    preset, graph = replace(preset, **chosen), asked.load_graph()
-    shared, schemes = asked.common_fields(graph, preset), server_schemes(asked.runs, graph.num_silos)
+    preset, graph = replace(preset, **chosen), request.load_graph()
+    shared, schemes = request.common_fields(graph, preset), server_schemes(request.runs, graph.num_silos)
     return AuditPlan(
         tuple(FedStarSubject(**shared, schemes={SERVER: scheme}, name=scheme.name) for scheme in schemes),
         {},  # attacks on it bring their controls

@@ -54,8 +54,8 @@ class FedStar(Method):
         None, "n_dg: columns of the one-hot degree; None takes the preset's", least=1, shown="N"
     )
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.fedstar.audit_target import fedstar_plan
 
-        return fedstar_plan(self, asked)
+        return fedstar_plan(self, request)

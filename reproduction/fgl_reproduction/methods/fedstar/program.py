@@ -59,8 +59,8 @@ class FedStarPreset(AveragedPreset):
 
 
 _PUBLISHED = FedStarPreset("paper", hidden=64, epochs=200, learning_rate=1e-3, weight_decay=5e-4)
-"""The defaults of the public code, but for batches of 128 graphs: a client has one graph here, and takes a step on it.
-There the model after the last round is scored; here validation nodes choose the round, in both presets."""
+"""The defaults of the public code, except for batches of 128 graphs: a client has one graph here, and takes a step on
+it. There the model after the last round is scored; here validation nodes choose the round, in both presets."""
 
 HONEST = replace(_PUBLISHED, name="honest", learning_rate=0.003)
 """The rate is chosen among .001, .003 and .01 on validation nodes (Cora, ten clients by Louvain, seed 0)."""
@@ -158,19 +158,19 @@ class FedStarClient(AveragedRounds):
     """One client of FedStar.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         seed: of initial weights and dropout; where a client's own part of the model begins, it alone knows.
         device: where model compute runs; the CPU by default.
     """
 
     def __init__(
-        self, talk: Collectives, preset: FedStarPreset, *, seed: int = 0, device: torch.device | None = None
+        self, comm: Collectives, preset: FedStarPreset, *, seed: int = 0, device: torch.device | None = None
     ) -> None:
-        facts, own = talk.silo.facts, seed + APART * (1 + talk.silo.silo)
+        facts, own = comm.silo.facts, seed + APART * (1 + comm.silo.silo)
         coins = (torch.Generator().manual_seed(item) for item in (seed, own))
         super().__init__(
-            talk, preset, FedStarModel(facts.features, facts.classes, preset, *coins), seed=seed, device=device
+            comm, preset, FedStarModel(facts.features, facts.classes, preset, *coins), seed=seed, device=device
         )
         self._structure = preset
 
@@ -198,7 +198,7 @@ def clients_of(
         device: where model compute runs; the CPU by default.
     """
 
-    def make(talk: Collectives, _coins: Coins) -> FedStarClient:
-        return FedStarClient(talk, preset, seed=seed, device=device)
+    def make(comm: Collectives, _coins: Coins) -> FedStarClient:
+        return FedStarClient(comm, preset, seed=seed, device=device)
 
-    return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, heard=graph.restricted_to_silos())
+    return Job(Task(make, {SERVER: scheme}, preset.epochs), graph, message_graph=graph.restricted_to_silos())

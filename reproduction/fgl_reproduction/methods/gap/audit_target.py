@@ -16,7 +16,7 @@ from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.auditing.method import AuditRequest
 from fgl_secure.auditing.plan import AuditPlan, Subject, pooled_over
 from fgl_secure.auditing.privacy_cost import MeasuredEpsilon, PrivacyCost
-from fgl_secure.auditing.programs import beside_models, claim_of, in_the_clear, public_of
+from fgl_secure.auditing.programs import claim_of, in_the_clear, public_of, scheme_choices
 from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import Perturbation, Unit
@@ -148,7 +148,7 @@ class HopSubject(Subject):
         yield RecordedRun(self.name, what, TRAINING, public, transcript, (truth,))
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
-        """One round per stage with every message in the clear, without noise."""
+        """One round per stage with every message in plaintext, without noise."""
         ways = in_the_clear(self.graph.num_silos)
         return tuple(
             self.brief(
@@ -166,9 +166,9 @@ def make_preset(method: GAP) -> HopPreset:
     return preset.with_epochs(method.epochs)
 
 
-def gap_plan(method: GAP, asked: AuditRequest) -> AuditPlan:
+def gap_plan(method: GAP, request: AuditRequest) -> AuditPlan:
     """Check every choice, calibrate the noise and load the data; nothing is run."""
-    preset, graph = make_preset(method), asked.load_graph(SPLIT)
+    preset, graph = make_preset(method), request.load_graph(SPLIT)
     check_undirected(graph)
     found = int(graph.edges.shape[1])
     most = found if method.edges is None else method.edges
@@ -181,7 +181,7 @@ def gap_plan(method: GAP, asked: AuditRequest) -> AuditPlan:
 
     settings = calibrate(1)
     settings.target.relation.check(*graph.edges)
-    runs = beside_models(asked, NEIGHBOURS)
+    runs = scheme_choices(request, NEIGHBOURS)
     for run in runs:
         scheme, run["settings"] = run["schemes"][NEIGHBOURS], settings
         _check_scheme(scheme, graph, settings)
@@ -189,7 +189,7 @@ def gap_plan(method: GAP, asked: AuditRequest) -> AuditPlan:
             joint = _add_joint_noise(scheme, method.colluding, calibrate)
             run |= {"schemes": {**run["schemes"], NEIGHBOURS: joint}, "settings": joint.settings}
             run["name"] = run["name"].replace(scheme.name, joint.name, 1)
-    shared = asked.common_fields(graph, preset)
+    shared = request.common_fields(graph, preset)
     return AuditPlan(
         tuple(HopSubject(**shared, **run) for run in runs),
         {},  # attacks on sums of messages bring their controls

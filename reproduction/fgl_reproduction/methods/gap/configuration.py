@@ -88,11 +88,11 @@ class GAP(Method):
         """See `Method.usual`. Refused sums and degree-capped partners depend on edges, which noise would not cover."""
         return {"neighbours": {"k_min": 1, "profile": "graph-shown"}}
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.gap.audit_target import gap_plan
 
-        return gap_plan(self, asked)
+        return gap_plan(self, request)
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ class NoisyRelays(Relays):
     def __init__(self, *arguments: Any, settings: Perturbation) -> None:
         super().__init__(*arguments)
         self._settings, self._budget = settings, settings.open_budget()
-        points = tuple(range(1, len(self._all) + 1))
+        points = tuple(range(1, len(self._all_relays) + 1))
         field = self._scheme.field
         self._scales = field.inverse(lagrange_matrix(field, points, (0,))[0].astype(field.dtype))
 
@@ -208,7 +208,7 @@ class NoisyRelays(Relays):
         """The sums of shares with the relay's noise."""
         sums, field = super()._sums(relay), self._scheme.field
         noise = self._draw(relay, sums.shape[-2:])
-        scaled = field.multiply(noise % field.modulus, int(self._scales[relay.party - self._all[0]]))
+        scaled = field.multiply(noise % field.modulus, int(self._scales[relay.party - self._all_relays[0]]))
         return field.add(sums, scaled.astype(field.dtype))
 
     def _draw(self, relay: RelayState, shape: tuple[int, ...]) -> Ids:

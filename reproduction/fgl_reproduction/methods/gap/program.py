@@ -83,7 +83,7 @@ class NoisyHops(TrainingRounds):
     """One silo of GAP or ProGAP.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         settings: of the noise; None sums exactly.
         label_epsilon: of randomised response for each training and validation label; None keeps labels.
@@ -95,7 +95,7 @@ class NoisyHops(TrainingRounds):
 
     def __init__(
         self,
-        talk: Collectives,
+        comm: Collectives,
         preset: HopPreset,
         settings: Perturbation | None = None,
         label_epsilon: float | None = None,
@@ -105,10 +105,10 @@ class NoisyHops(TrainingRounds):
         device: torch.device | None = None,
         coins: Coins | None = None,
     ) -> None:
-        super().__init__(talk, preset.stages * preset.epochs, preset.selection, None)
+        super().__init__(comm, preset.stages * preset.epochs, preset.selection, None)
         self._preset, self._seed, self._device = preset, seed, device or torch.device("cpu")
         devices, coins, self._response = len(self.silo.nodes), coins or SystemCoins(), None
-        adding = talk.message_counts == 0 if relays else np.ones(devices, dtype=np.bool_)
+        adding = comm.message_counts == 0 if relays else np.ones(devices, dtype=np.bool_)
         self._sums = NoisySums.draw(settings, adding, coins, relays or None)
         nothing = np.zeros((0, devices, preset.width))
         self.kept = {"noise": self._sums.noise, "rows": nothing, "without edges": np.zeros(COUNTS, dtype=np.int64)}
@@ -121,7 +121,7 @@ class NoisyHops(TrainingRounds):
     def _hold_labels(self, labels: Ids) -> None:
         """Train and choose rounds on labels as devices sent them, which are drawn once and kept."""
         self.kept["labels"] = labels
-        self.silo = self.talk.silo = replace(self.talk.silo, labels=labels)
+        self.silo = self.comm.silo = replace(self.comm.silo, labels=labels)
 
     def _open(self, stage: int) -> None:
         """Make the model of a stage and what it computes on."""
@@ -140,7 +140,7 @@ class NoisyHops(TrainingRounds):
         self._model = model
         self._dropout = CoinDropout(preset.dropout, self._seed + APART * (1 + self.silo.silo) + stage)
         steps = LocalSteps(preset.learning_rate, preset.weight_decay)
-        self.learner = Learner(self.talk, model, steps, self._dropout, self._device)
+        self.learner = Learner(self.comm, model, steps, self._dropout, self._device)
 
     def train(self, number: int) -> Figures:
         """Open the stage that is due, score its model, and take a step."""
@@ -149,13 +149,13 @@ class NoisyHops(TrainingRounds):
             self._cache_sums(stage)
             self._open(stage)
         own = counts_of(self.silo, self.learner.classes(self._graph))
-        return self._scored(self.figures(own, self.learner.step(self._graph), self.learner.training_nodes))
+        return self._keep_best(self.figures(own, self.learner.step(self._graph), self.learner.training_nodes))
 
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Score the model as it is."""
-        return self._scored(self.figures(counts_of(self.silo, self.learner.classes(self._graph))))
+        return self._keep_best(self.figures(counts_of(self.silo, self.learner.classes(self._graph))))
 
-    def _scored(self, figures: Figures) -> Figures:
+    def _keep_best(self, figures: Figures) -> Figures:
         """Keep the best figures without edges; without `edges_off` these rounds rank below all others."""
         if self._stage:
             return figures
@@ -179,7 +179,7 @@ class NoisyHops(TrainingRounds):
 
     def _sum(self, rows: Floats, hop: int) -> Floats:
         with torch.no_grad():
-            sums: Floats = self.talk.neighbours(torch.from_numpy(rows), layer=hop)[1].numpy()
+            sums: Floats = self.comm.neighbours(torch.from_numpy(rows), layer=hop)[1].numpy()
         return sums
 
     @property
@@ -231,7 +231,7 @@ def make_job(
         device: where model compute runs; the CPU by default.
     """
 
-    def make(talk: Collectives, coins: Coins) -> NoisyHops:
-        return NoisyHops(talk, preset, settings, label_epsilon, relays, seed=seed, device=device, coins=coins)
+    def make(comm: Collectives, coins: Coins) -> NoisyHops:
+        return NoisyHops(comm, preset, settings, label_epsilon, relays, seed=seed, device=device, coins=coins)
 
     return Job(Task(make, schemes, preset.stages * preset.epochs, preset.width), graph)

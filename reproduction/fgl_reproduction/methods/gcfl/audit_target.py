@@ -76,10 +76,10 @@ def _of_clusters(inner: Guarantee, least: int) -> Guarantee:
     return replace(inner, coalition=remaining, statement=statement)
 
 
-def gcfl_plan(method: GCFL, asked: AuditRequest) -> AuditPlan:
+def gcfl_plan(method: GCFL, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
     rule = ClusterRule(method.mean_norm, method.largest_norm, method.length, method.after, method.least)
-    plan = fedavg_plan(method, asked, partial(GCFLClient, rule=rule))
+    plan = fedavg_plan(method, request, partial(GCFLClient, rule=rule))
     subjects = tuple(_subject(subject, method.least) for subject in plan.subjects if isinstance(subject, FedAvgSubject))
     return replace(plan, subjects=subjects, notes=(*plan.notes, *NOTES))
 

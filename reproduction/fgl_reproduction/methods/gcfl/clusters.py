@@ -173,7 +173,7 @@ class GCFLClient(FedAvgClient):
     With one local step the norm is that of a gradient.
 
     Args:
-        talk: the collectives of the run.
+        comm: the collectives of the run.
         preset: how to train.
         rule: when a cluster splits.
         rest: as for `FedAvgClient`.
@@ -182,19 +182,19 @@ class GCFLClient(FedAvgClient):
         clusters: who averages with whom.
     """
 
-    def __init__(self, talk: Collectives, preset: Preset, *rest: Any, rule: ClusterRule, **more: Any) -> None:
-        super().__init__(talk, preset, *rest, **more)
-        self.clusters = Clusters(talk.silo.facts.silos, rule)
+    def __init__(self, comm: Collectives, preset: Preset, *rest: Any, rule: ClusterRule, **more: Any) -> None:
+        super().__init__(comm, preset, *rest, **more)
+        self.clusters = Clusters(comm.silo.facts.silos, rule)
 
     def _mean(self, update: Array, weight: int, number: int) -> Floats:
         """The mean update of the own cluster; clusters are split behind it."""
         silo, clusters = self.silo, self.clusters
         share, own = weight / silo.facts.nodes, np.arange(clusters.count) == clusters.of[silo.silo]
-        means, _ = self.talk.ratios([share * update.astype(np.float64) * mine for mine in own], share * own)
+        means, _ = self.comm.ratios([share * update.astype(np.float64) * mine for mine in own], share * own)
         norms = np.zeros(silo.facts.silos)
         norms[silo.silo] = np.linalg.norm(update.astype(np.float64))
-        with self.talk.evaluation():
-            told, _ = self.talk.server(norms)
+        with self.comm.evaluation():
+            told, _ = self.comm.server(norms)
         mine = means[int(clusters.of[silo.silo])]
         clusters.see(number, told, np.array([np.linalg.norm(mean) for mean in means]))
         return mine

@@ -54,8 +54,8 @@ class GCFL(FedAvg):
                 f"noise must not be given for gcfl, whose norms would be told without any; found {self.noise}"
             )
 
-    def make_plan(self, asked: AuditRequest) -> AuditPlan:
+    def make_plan(self, request: AuditRequest) -> AuditPlan:
         """See `Method.make_plan`."""
         from fgl_reproduction.methods.gcfl.audit_target import gcfl_plan
 
-        return gcfl_plan(self, asked)
+        return gcfl_plan(self, request)
