@@ -11,7 +11,7 @@ scores.
 
 from __future__ import annotations
 
-from fgl_secure.attacks.outputs.links import answer_distances, draw_pairs, influences, score_pairs
+from fgl_secure.attacks.outputs.links import answer_distances, draw_pairs, influences, learn_links, score_pairs
 from fgl_secure.attacks.outputs.membership import lira_offline, lira_online, power_of, rmia
 from fgl_secure.attacks.outputs.model_audit import ModelAudit, audit_model
 from fgl_secure.attacks.outputs.several_models import ModelLeakage, model_leakage
@@ -26,6 +26,7 @@ __all__ = [
     "audit_model",
     "draw_pairs",
     "influences",
+    "learn_links",
     "lira_offline",
     "lira_online",
     "model_leakage",

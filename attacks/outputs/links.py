@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.optimize import minimize
+from scipy.special import expit, log_expit
 
 from fgl_secure.attacks.areas import Ranking, area, area_interval
 from fgl_secure.errors import InputError
@@ -138,6 +140,116 @@ def answer_distances(answers: Floats, pairs: Pairs, distance: str = "correlation
         raise InputError(f"distance must be one of {', '.join(DISTANCES)}; found {distance!r}")
     first, second = pairs.ends
     return -DISTANCES[distance](answers[first], answers[second])
+
+
+RIDGE = 1e-2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownPairs:
+    """Pairs of which the attacker knows whether they have an edge, of the attacked graph or of one of its own.
+
+    Attributes:
+        pairs: of nodes.
+        answers: float64 [n, c], those of a model of that graph.
+        features: float64 [n, d] of its nodes; None where they are not used.
+    """
+
+    pairs: Pairs
+    answers: Floats
+    features: Floats | None = None
+
+
+def pair_features(answers: Floats, ends: Ids, features: Floats | None = None) -> Floats:
+    """Describe pairs by eight distances and four comparisons of entropies, and by distances of features if given.
+
+    Args:
+        answers: float64 [n, c], probabilities of each node.
+        ends: int64 [2, k].
+        features: float64 [n, d].
+
+    Returns:
+        float64 [k, 12] or [k, 20]; the number of classes and of features is not in it, so that graphs compare.
+    """
+    first, second = ends
+    entropy = -(answers * np.log(np.maximum(answers, 1e-300))).sum(axis=1)
+    a, b = entropy[first], entropy[second]
+    columns = [each(answers[first], answers[second]) for each in DISTANCES.values()]
+    columns += [(a + b) / 2, a * b, np.abs(a - b), (a - b) ** 2]
+    if features is not None:
+        columns += [each(features[first], features[second]) for each in DISTANCES.values()]
+    return np.stack(columns, axis=1)
+
+
+def learn_links(answers: Floats, pairs: Pairs, known: Sequence[KnownPairs], features: Floats | None = None) -> Floats:
+    """Score pairs by a logistic regression on pairs that are known (attacks 1 and 3 to 7 of He et al.).
+
+    Args:
+        answers: float64 [n, c], probabilities of each node by the attacked model.
+        pairs: of its nodes; their truth is not read.
+        known: pairs of the attacked graph, of another, or of both.
+        features: float64 [n, d] of the attacked graph's nodes, if they are used.
+
+    Returns:
+        float64 [k], higher for what looks more like an edge.
+
+    Raises:
+        InputError: known pairs are all linked, or none; or some have features and others not.
+
+    Examples:
+        >>> import numpy as np
+        >>> pairs = Pairs(np.array([[0, 0], [1, 2]]), np.array([True, False]), "random")
+        >>> answers = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
+        >>> learn_links(answers, pairs, [KnownPairs(pairs, answers)]).argmax()
+        0
+    """
+    linked = np.concatenate([each.pairs.linked for each in known]) if known else np.zeros(0, np.bool_)
+    if linked.all() or not linked.any():
+        raise InputError(f"known pairs must have an edge in some cases and none in others; found {len(linked)} pairs")
+    if any((each.features is None) != (features is None) for each in known):
+        raise InputError("features must be given for all graphs or for none; found both")
+    rows = np.concatenate([pair_features(each.answers, each.pairs.ends, each.features) for each in known])
+    mean, deviation = rows.mean(axis=0), np.maximum(rows.std(axis=0), 1e-12)
+    design = (rows - mean) / deviation
+    sign = np.where(linked, 1.0, -1.0)
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        margin = sign * (design @ weights[:-1] + weights[-1])
+        slope = -sign * expit(-margin) / len(sign)
+        gradient = np.append(design.T @ slope + RIDGE * weights[:-1], slope.sum())
+        return float(-log_expit(margin).mean() + RIDGE / 2 * (weights[:-1] ** 2).sum()), gradient
+
+    weights = minimize(loss, np.zeros(design.shape[1] + 1), jac=True, method="L-BFGS-B").x
+    return np.asarray((pair_features(answers, pairs.ends, features) - mean) / deviation @ weights[:-1])
+
+
+def attack_links(
+    answers: Floats, pairs: Pairs, graph: Graph, *, known: float = 0.1, seed: int = 0
+) -> dict[int, LinkArea]:
+    """Measure attacks 0, 2, 3 and 6 of He et al.: without and with features, and with some pairs known.
+
+    Args:
+        answers: float64 [n, c], probabilities of each node by the attacked model.
+        pairs: of nodes.
+        graph: features and labels.
+        known: share of the pairs that the attacker knows in attacks 3 and 6; these are not scored.
+        seed: of the draw of known pairs.
+
+    Returns:
+        By the attack's number; attacks 3 and 6 are left out where known pairs are of one kind.
+    """
+    features = graph.features.astype(np.float64)
+    close = answer_distances(answers, pairs)
+    alike = _correlation(features[pairs.ends[0]], features[pairs.ends[1]])
+    scores = {0: close, 2: sum(each / max(float(each.std()), 1e-12) for each in (close, alike))}
+    out = {number: score_pairs(np.asarray(each), pairs, graph) for number, each in scores.items()}
+    is_known = np.random.default_rng([seed, 3]).random(len(pairs.linked)) < known
+    told, left = (Pairs(pairs.ends[:, each], pairs.linked[each], pairs.negatives) for each in (is_known, ~is_known))
+    if all(each.linked.any() and not each.linked.all() for each in (told, left)):
+        for number, used in ((3, None), (6, features)):
+            learned = learn_links(answers, left, [KnownPairs(told, answers, used)], used)
+            out[number] = score_pairs(learned, left, graph)
+    return out
 
 
 def influences(predict: Callable[[Floats], Any], features: Floats, nodes: Ids, *, step: float = 1e-5) -> Floats:

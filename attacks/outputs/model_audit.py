@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from fgl_secure.algebra.checks import as_floats
 from fgl_secure.attacks.areas import area
-from fgl_secure.attacks.outputs.links import NEGATIVES, LinkArea, answer_distances, draw_pairs, score_pairs
+from fgl_secure.attacks.outputs.links import NEGATIVES, LinkArea, attack_links, draw_pairs
 from fgl_secure.attacks.outputs.membership import (
     LEAST,
     Power,
@@ -72,7 +72,8 @@ class ModelAudit:
 
     Attributes:
         membership: a row for each attack, query and group of nodes.
-        links: for each kind of pairs without an edge that the graph has, how well answers tell neighbours.
+        links: for each kind of pairs without an edge that the graph has, how well answers tell neighbours (attack 0).
+        learned_links: the same with features, some known pairs, or both, by kind and by number of the attack.
         accuracy: share of correct answers about members and about others.
         shadows: number of shadow models.
     """
@@ -81,6 +82,7 @@ class ModelAudit:
     links: Mapping[str, LinkArea]
     accuracy: tuple[float, float]
     shadows: int
+    learned_links: Mapping[tuple[str, int], LinkArea] = field(default_factory=dict)
 
     @property
     def worst(self) -> MembershipRow:
@@ -117,8 +119,10 @@ class ModelAudit:
             for allowed, rate in rates.items():
                 metric = f"tpr at {100 * allowed:g} % fpr"
                 out.append(_figure(*of, metric, rate.tpr, rate.interval, rate.fpr, allowed))
-        for negatives, link in self.links.items():
-            of = ("distance of answers", EDGES, f"pairs, {negatives}")
+        named = [("distance of answers", negatives, link) for negatives, link in self.links.items()]
+        named += [(LEARNED[number], negatives, link) for (negatives, number), link in self.learned_links.items()]
+        for attack, negatives, link in named:
+            of = (attack, EDGES, f"pairs, {negatives}")
             out.append(_figure(*of, "auc", link.auc, link.interval, None, link.baseline))
         return out
 
@@ -150,6 +154,9 @@ class ModelAudit:
         for negatives, link in self.links.items():
             area = _with_interval(link.auc, link.interval)
             lines.append(f"links, negatives {negatives}: AUC {area}, baseline {link.baseline:.3f}")
+        for (negatives, number), link in self.learned_links.items():
+            area = _with_interval(link.auc, link.interval)
+            lines.append(f"links, {LEARNED[number]}, negatives {negatives}: AUC {area}, baseline {link.baseline:.3f}")
         return "\n".join(lines)
 
 
@@ -175,6 +182,8 @@ def _with_interval(value: float, interval: Interval) -> str:
 BLIND = "blind"
 """The attack without the model, which shows whether the split itself tells members."""
 ALONE, EDGES, CHOSEN = "features", "features and edges", "subgraphs"
+LEARNED = {2: "answers and features", 3: "known pairs", 6: "known pairs and features"}
+"""What link attacks of He et al. with these numbers use beside answers."""
 WHOLE = ("all", "drawn")
 """What rows call nodes that stand for all."""
 
@@ -304,14 +313,17 @@ def report_of(
         rows.append(subject.of_neighbourhoods(asked))
     last = answers.get(EDGES, next(iter(answers.values())))
     right = last.argmax(axis=1) == checked.labels
-    links = {}
+    links: dict[str, LinkArea] = {}
+    learned_links: dict[tuple[str, int], LinkArea] = {}
     if EDGES in answers and checked.edges.size:
         for negatives in NEGATIVES:
             with suppress(InputError):  # a graph may have no pairs of the kind
                 pairs = draw_pairs(checked, negatives, seed=seed)
-                links[negatives] = score_pairs(answer_distances(last, pairs), pairs, checked)
+                areas = attack_links(last, pairs, checked, seed=seed)
+                links[negatives] = areas.pop(0)
+                learned_links |= {(negatives, number): link for number, link in areas.items()}
     accuracy = float(right[member & scored].mean()), float(right[~member & scored].mean())
-    return ModelAudit(tuple(rows), links, accuracy, len(shadows.members))
+    return ModelAudit(tuple(rows), links, accuracy, len(shadows.members), learned_links)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

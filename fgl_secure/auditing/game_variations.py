@@ -194,15 +194,18 @@ def change_of(topologies: Sequence[str]) -> Change:
     return change
 
 
-def swapped_edges(graph: FederatedGraph, seed: int, *, degrees: bool, most: int | None = None) -> FederatedGraph | None:
+def swapped_edges(
+    graph: FederatedGraph, seed: int, *, degrees: bool, most: int | None = None, uneven: bool = True
+) -> FederatedGraph | None:
     """The graph with edges between silos elsewhere; None where none can move.
 
     Args:
         graph: with edges both ways.
         seed: of the edges.
         degrees: whether degrees change: an edge u-v becomes u-w, w having no fewer edges than v. Else two edges u-v and
-            w-x become u-x and w-v, and every device keeps its degree; silos with most edges between them get more.
+            w-x become u-x and w-v, and every device keeps its degree.
         most: edges, or pairs of them, that move; half of those between silos unless given.
+        uneven: where degrees stay, silos with most edges between them get more, if any such edge can move.
     """
 
     def silos_of(ends: tuple[int, int]) -> tuple[int, int]:
@@ -226,7 +229,8 @@ def swapped_edges(graph: FederatedGraph, seed: int, *, degrees: bool, most: int 
             if degrees:
                 fits = 1 < degree[v] <= degree[w] < bound  # a bound on degrees is public
             else:
-                fits = sum(between[silos_of(each)] for each in gained) > sum(between[silos_of(each)] for each in lost)
+                more, less = (sum(between[silos_of(each)] for each in ends) for ends in (gained, lost))
+                fits = more > less or not uneven
             apart = all(silo[a] != silo[b] and (a, b) not in known for a, b in gained)
             if len({u, v, w, x}) < 4 or not fits or not apart:
                 continue
@@ -241,6 +245,6 @@ def swapped_edges(graph: FederatedGraph, seed: int, *, degrees: bool, most: int 
             moved += 1
             break
     if not moved:
-        return None
+        return None if degrees or not uneven else swapped_edges(graph, seed, degrees=False, most=most, uneven=False)
     ends = np.array(sorted(known, key=lambda pair: pair[::-1]), dtype=np.int64).T
     return replace(graph, graph=replace(graph.graph, edges=read_only(np.ascontiguousarray(ends))))

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.spatial import distance
 
-from fgl_secure.attacks.outputs import answer_distances, draw_pairs, influences, score_pairs
-from fgl_secure.attacks.outputs.links import DISTANCES, NEGATIVES, Pairs
+from fgl_secure.attacks.outputs import answer_distances, draw_pairs, influences, learn_links, score_pairs
+from fgl_secure.attacks.outputs.links import DISTANCES, NEGATIVES, KnownPairs, Pairs, attack_links, pair_features
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
 from tests.error_codes import about
@@ -106,3 +106,64 @@ def test_inputs_that_give_no_pairs_are_refused() -> None:
     ):
         with pytest.raises(InputError, check=about(argument)):
             call()
+
+
+def _two_sided(nodes: int, classes: int, seed: int) -> tuple[Graph, np.ndarray]:
+    """A graph whose edges join nodes that are answered differently, and the answers."""
+    rng = np.random.default_rng(seed)
+    side = rng.integers(0, 2, nodes)
+    answers = rng.dirichlet(np.ones(classes), nodes) * 0.3
+    answers[np.arange(nodes), side] += 0.7
+    ends = rng.integers(0, nodes, (2, 6 * nodes))
+    ends = ends[:, side[ends[0]] != side[ends[1]]]
+    return Graph.from_arrays("two sides", rng.random((nodes, 6)), side, ends), answers
+
+
+def test_known_pairs_teach_what_distances_do_not() -> None:
+    """Edges join what is answered differently: closeness is worse than a guess, and learning on another graph works."""
+    graph, answers = _two_sided(300, 4, 0)
+    pairs = draw_pairs(graph, "random")
+    assert score_pairs(answer_distances(answers, pairs), pairs, graph).auc < 0.35
+    other, others = _two_sided(200, 7, 1)
+    known = KnownPairs(draw_pairs(other, "random"), others)
+    assert score_pairs(learn_links(answers, pairs, [known]), pairs, graph).auc > 0.7
+    areas = attack_links(answers, pairs, graph)
+    assert set(areas) == {0, 2, 3, 6}
+    assert areas[3].interval.low > 0.65
+    assert areas[6].interval.low > 0.65
+    assert areas[3].pairs < areas[0].pairs  # known pairs are not scored
+
+
+def test_nothing_is_learned_where_answers_say_nothing() -> None:
+    """Over 60 graphs whose edges are independent of answers and features, areas are those of a guess."""
+    areas = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        graph = Graph.from_arrays("none", rng.random((80, 5)), rng.integers(0, 2, 80), rng.integers(0, 80, (2, 200)))
+        answers = rng.dirichlet(np.ones(3), 80)
+        pairs = draw_pairs(graph, "random", seed=seed)
+        areas.append([attack_links(answers, pairs, graph, known=0.3, seed=seed)[number].auc for number in (0, 2, 3, 6)])
+    error = np.std(areas, axis=0) / np.sqrt(len(areas))
+    assert (np.abs(np.mean(areas, axis=0) - 0.5) < 4 * error).all(), np.mean(areas, axis=0)
+
+
+def test_descriptions_do_not_depend_on_the_order_of_ends() -> None:
+    rng = np.random.default_rng(0)
+    answers, features = rng.dirichlet(np.ones(4), 30), rng.random((30, 9))
+    ends = rng.integers(0, 30, (2, 50))
+    assert pair_features(answers, ends).shape == (50, 12)
+    np.testing.assert_allclose(
+        pair_features(answers, ends, features), pair_features(answers, ends[::-1], features), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    ("linked", "featured", "argument"),
+    [(True, False, "known pairs"), (False, False, "known pairs"), (None, True, "features")],
+)
+def test_pairs_that_teach_nothing_are_refused(linked: bool | None, featured: bool, argument: str) -> None:
+    answers = np.full((4, 2), 0.5)
+    pairs = Pairs(np.array([[0, 1], [2, 3]]), np.array([True, False]), "random")
+    known = Pairs(pairs.ends, pairs.linked if linked is None else np.full(2, linked), "random")
+    with pytest.raises(InputError, check=about(argument)):
+        learn_links(answers, pairs, [KnownPairs(known, answers, np.eye(4) if featured else None)])
