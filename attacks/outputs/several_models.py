@@ -75,7 +75,7 @@ class ModelLeakage:
         lines = [
             f"{len(self.audits)} models, {self.audits[0].shadows} shadow models each: accuracy {accuracy[0]:.3f} on "
             f"members, {accuracy[1]:.3f} on others; means over models (least-largest)",
-            f"{'attack':<20}{'asked with':<20}{'nodes':<18}{'AUC':<21}{'baseline':<10}TPR at 1 % and 0.1 % FPR",
+            f"{'attack':<25}{'asked with':<20}{'nodes':<18}{'AUC':<21}{'baseline':<10}TPR at 1 % and 0.1 % FPR",
         ]
         lines_of: dict[tuple[str, str, str], dict[str, dict[str, Any]]] = {}
         for row in self.rows():
@@ -85,7 +85,7 @@ class ModelLeakage:
             area = f"{auc['mean']:.3f} ({auc['least']:.3f}-{auc['largest']:.3f})" if auc else ""
             baseline = f"{auc['baseline']:.3f}" if auc else ""
             rates = "  ".join(f"{row['mean']:.3f}" for metric, row in found.items() if metric != "auc")
-            lines.append(f"{attack:<20}{query:<20}{nodes:<18}{area:<21}{baseline:<10}{rates}".rstrip())
+            lines.append(f"{attack:<25}{query:<20}{nodes:<18}{area:<21}{baseline:<10}{rates}".rstrip())
         return "\n".join(lines)
 
 
