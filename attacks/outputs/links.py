@@ -200,7 +200,7 @@ def learn_links(answers: Floats, pairs: Pairs, known: Sequence[KnownPairs], feat
         >>> import numpy as np
         >>> pairs = Pairs(np.array([[0, 0], [1, 2]]), np.array([True, False]), "random")
         >>> answers = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9]])
-        >>> learn_links(answers, pairs, [KnownPairs(pairs, answers)]).argmax()
+        >>> int(learn_links(answers, pairs, [KnownPairs(pairs, answers)]).argmax())
         0
     """
     linked = np.concatenate([each.pairs.linked for each in known]) if known else np.zeros(0, np.bool_)
