@@ -244,11 +244,13 @@ def attack_links(
     scores = {0: close, 2: sum(each / max(float(each.std()), 1e-12) for each in (close, alike))}
     out = {number: score_pairs(np.asarray(each), pairs, graph) for number, each in scores.items()}
     is_known = np.random.default_rng([seed, 3]).random(len(pairs.linked)) < known
-    told, left = (Pairs(pairs.ends[:, each], pairs.linked[each], pairs.negatives) for each in (is_known, ~is_known))
-    if all(each.linked.any() and not each.linked.all() for each in (told, left)):
+    training, scored = (
+        Pairs(pairs.ends[:, each], pairs.linked[each], pairs.negatives) for each in (is_known, ~is_known)
+    )
+    if all(each.linked.any() and not each.linked.all() for each in (training, scored)):
         for number, used in ((3, None), (6, features)):
-            learned = learn_links(answers, left, [KnownPairs(told, answers, used)], used)
-            out[number] = score_pairs(learned, left, graph)
+            learned = learn_links(answers, scored, [KnownPairs(training, answers, used)], used)
+            out[number] = score_pairs(learned, scored, graph)
     return out
 
 

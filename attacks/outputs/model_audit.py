@@ -25,7 +25,7 @@ from fgl_secure.attacks.outputs.membership import (
     rmia,
     union_at,
 )
-from fgl_secure.attacks.outputs.neighbourhoods import Ask, Neighbourhoods, draw_neighbourhoods, g_base
+from fgl_secure.attacks.outputs.neighbourhoods import Ask, Neighbourhoods, check_priors, draw_neighbourhoods, g_base
 from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, SubgraphAnswers, train_shadows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
@@ -171,8 +171,8 @@ def _figure(
     baseline: float,
 ) -> dict[str, Any]:
     of = {"attack": attack, "query": query, "nodes": nodes, "metric": metric}
-    found = {"value": value, "low": interval.low, "high": interval.high, "fpr": fpr, "baseline": baseline}
-    return of | found | {"null": None, "positive": None}
+    figures = {"value": value, "low": interval.low, "high": interval.high, "fpr": fpr, "baseline": baseline}
+    return of | figures | {"null": None, "positive": None}
 
 
 def _with_interval(value: float, interval: Interval) -> str:
@@ -246,27 +246,29 @@ def audit_model(
     if (member & scored).sum() in (0, scored.sum()):
         count = int(scored.sum())
         raise InputError(f"members must be some of {count} labelled nodes, and not all; found {int(member.sum())}")
+    if neighbourhoods < 0:
+        raise InputError(f"neighbourhoods must be at least 0; found {neighbourhoods}")
+    if priors is not None:
+        check_priors(as_floats(priors, "priors"), checked.num_nodes)
     answers = _answers(predict, checked)
     if not isinstance(shadows, Shadows):
         shadows = train_shadows(checked, shadows, training=training, seed=seed, device=device, folder=folder)
     if shadows.members.shape[1] != checked.num_nodes:
         raise InputError(f"shadows must be of {checked.num_nodes} nodes; found {shadows.members.shape[1]}")
-    asked = None
-    if neighbourhoods < 0:
-        raise InputError(f"neighbourhoods must be at least 0; found {neighbourhoods}")
+    queries = None
     if callable(predict) and neighbourhoods and checked.edges.size:
         rng = np.random.default_rng([seed, 2])  # as many members as others, so that few of either kind are enough
         kinds = (rng.permutation(np.flatnonzero(each & scored)) for each in (member, ~member))
         nodes = np.sort(np.concatenate([each[: max(neighbourhoods // 2, 1)] for each in kinds]))
         drawn = draw_neighbourhoods(checked, nodes, node_priors(priors, checked, shadows), seed=seed)
-        compared = drawn.compare(partial(_ask, predict, checked)), drawn.compare(answers_of(shadows, checked, device))
-        asked = Asked(drawn, compared[0], compared[1])
-    return report_of(answers, checked, member, shadows, asked, seed)
+        own, others = partial(_ask, predict, checked), answers_of(shadows, checked, device)
+        queries = SubgraphQueries(drawn, drawn.compare(own), drawn.compare(others))
+    return report_of(answers, checked, member, shadows, queries, seed)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """What models answered about neighbourhoods.
+class SubgraphQueries:
+    """Answers of models about neighbourhoods.
 
     Attributes:
         drawn: the nodes, and sets of others.
@@ -301,16 +303,21 @@ def _ask(predict: Predict, graph: Graph, present: Flags) -> Floats:
 
 
 def report_of(
-    answers: Mapping[str, Floats], graph: Graph, member: Flags, shadows: Shadows, asked: Asked | None, seed: int
+    answers: Mapping[str, Floats],
+    graph: Graph,
+    member: Flags,
+    shadows: Shadows,
+    queries: SubgraphQueries | None,
+    seed: int,
 ) -> ModelAudit:
     """Attack answers that were given."""
     checked, scored = graph, graph.labels >= 0
     subject = _Subject(checked, member, scored, shadows, seed)
     rows = [subject.blind()]
     for query, given in answers.items():
-        rows += subject.rows(query, given, None if asked is None else asked.drawn.nodes)
-    if asked is not None:
-        rows.append(subject.of_neighbourhoods(asked))
+        rows += subject.rows(query, given, None if queries is None else queries.drawn.nodes)
+    if queries is not None:
+        rows.append(subject.of_neighbourhoods(queries))
     last = answers.get(EDGES, next(iter(answers.values())))
     right = last.argmax(axis=1) == checked.labels
     links: dict[str, LinkArea] = {}
@@ -336,17 +343,17 @@ class _Subject:
     shadows: Shadows
     seed: int
 
-    def of_neighbourhoods(self, asked: Asked) -> MembershipRow:
+    def of_neighbourhoods(self, queries: SubgraphQueries) -> MembershipRow:
         """The row of G-BASE, with its controls."""
-        nodes, others = asked.drawn.nodes, asked.others
+        nodes, others = queries.drawn.nodes, queries.others
         member, inside = self.member[nodes], self.shadows.members[:, nodes]
-        priors = asked.drawn.priors[nodes]
+        priors = queries.drawn.priors[nodes]
         controls = []
         for target in range(min(CONTROLS, len(inside) - 1)):
             rest = np.arange(len(inside)) != target
             scores = g_base(others[:, :, [target]], others[:, :, rest], inside[rest], priors)[0]
             controls.append([area(scores[each], scores[~each]) for each in (member, inside[target])])
-        power = power_of(g_base(asked.own, others, inside, priors)[0], member, RATES)
+        power = power_of(g_base(queries.own, others, inside, priors)[0], member, RATES)
         null, own = np.mean(controls, axis=0).tolist()
         return MembershipRow("G-BASE", CHOSEN, "drawn", power, None, null, own)
 

@@ -89,8 +89,7 @@ def draw_neighbourhoods(graph: Graph, nodes: Ids, priors: Floats, *, sets: int =
     if sets < 1:
         raise InputError(f"sets must be at least 1; found {sets}")
     n, rng = graph.num_nodes, np.random.default_rng([seed, 1])
-    if priors.shape != (n,) or not ((priors >= 0) & (priors <= 1)).all():
-        raise InputError(f"priors must be {n} probabilities, one a node; found {list(priors.shape)}")
+    check_priors(priors, n)
     present = (rng.random((sets, n)) < priors) & (graph.labels >= 0)
     ones = np.ones(2 * graph.edges.shape[1] + n, dtype=np.int32)
     ends = np.concatenate([graph.edges, graph.edges[::-1], np.tile(np.arange(n), (2, 1))], axis=1)
@@ -102,6 +101,19 @@ def draw_neighbourhoods(graph: Graph, nodes: Ids, priors: Floats, *, sets: int =
         near = near @ adjacency
         near.data[:] = 1
     return Neighbourhoods(nodes, priors, present, _groups(near[:, nodes]), balls.astype(np.float64))
+
+
+def check_priors(priors: Floats, nodes: int) -> None:
+    """Refuse what is not a probability for each node.
+
+    Raises:
+        InputError: the length differs, or a number is outside 0 to 1.
+    """
+    if priors.shape != (nodes,):
+        raise InputError(f"priors must be {nodes} probabilities, one a node; found {list(priors.shape)}")
+    outside = priors[~((priors >= 0) & (priors <= 1))]
+    if len(outside):
+        raise InputError(f"priors must be probabilities from 0 to 1; found {outside[0]}")
 
 
 def _groups(conflicts: sparse.csr_array) -> Ids:

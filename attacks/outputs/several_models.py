@@ -14,8 +14,8 @@ from fgl_secure.attacks.outputs.model_audit import (
     BLIND,
     EDGES,
     WHOLE,
-    Asked,
     ModelAudit,
+    SubgraphQueries,
     answers_of,
     node_priors,
     report_of,
@@ -137,7 +137,7 @@ def model_leakage(
     for target in range(targets):
         others = np.arange(len(models.members)) != target
         answers = {ALONE: models.apart[target]} | ({EDGES: models.joined[target]} if graph.edges.size else {})
-        asked = None if drawn is None else Asked(drawn, compared[:, :, [target]], compared[:, :, others])
+        queries = None if drawn is None else SubgraphQueries(drawn, compared[:, :, [target]], compared[:, :, others])
         given = {query: np.exp(each.astype(np.float64)) for query, each in answers.items()}
-        audits.append(report_of(given, graph, models.members[target], models.select(others), asked, seed))
+        audits.append(report_of(given, graph, models.members[target], models.select(others), queries, seed))
     return ModelLeakage(tuple(audits))

@@ -129,15 +129,15 @@ def train_shadows(
     batch = _Batch(graph, options, torch.device(device))
     parts = []
     for start in range(0, count, BATCH):
-        kept = None if folder is None else Path(folder) / f"{_key(graph, options, seed, start)}.npz"
-        if kept is not None and kept.exists():
-            with np.load(kept, allow_pickle=False) as stored:
+        path = None if folder is None else Path(folder) / f"{_key(graph, options, seed, start)}.npz"
+        if path is not None and path.exists():
+            with np.load(path, allow_pickle=False) as stored:
                 parts.append([stored[name] for name in _NAMES])
             continue
         part = batch.train(np.random.default_rng([seed, start]))
         parts.append(part)
-        if kept is not None:
-            _keep(kept, part)
+        if path is not None:
+            _keep(path, part)
     members, apart, joined, *weights = (np.concatenate(each)[:count] for each in zip(*parts, strict=True))
     return Shadows(members, apart, joined, (weights[0], weights[1], weights[2], weights[3]))
 

@@ -37,7 +37,7 @@ class Effort:
     """How much games play.
 
     Attributes:
-        devices: of the graph on which games are played, at most but for one of each silo.
+        devices: of the graph on which games are played, at most, except one of each silo.
         rounds: of a run.
         observers: owners of sums whose views are compared at once, at most.
         graphs: other graphs with which that one is compared, for each secret that edges are.

@@ -1,8 +1,8 @@
 """Records of a test run: what each party of a Flower run sends and receives, in a file of its own.
 
-A record is for a test run and never for real data. A client that records draws repeatable randomness: whoever has the
-seed removes its masks. So a client records only if its node's own configuration names a folder and a seed. No message
-of a server and no configuration of a run can make it record.
+A record is for a test run and never for real data. A client that records draws repeatable randomness: a party that has
+the seed can remove its masks. So a client records only if its node's own configuration names a folder and a seed. No
+message of a server and no configuration of a run can make it record.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class ClientRecorder:
         """Note a message and return the randomness of its reply: other one for each message."""
         number = len(self._record)
         if not number:
-            log(WARNING, "test run: this node records its messages, and whoever has its seed can remove its masks")
+            log(WARNING, "test run: this node records its messages, and a party that has its seed can remove its masks")
         self._note(message, sent=False, request=message.metadata.message_id)
         digest = hashlib.sha256(b"fgl-secure test run|%d|%d|%d" % (self._seed, self._node, number)).digest()
         return SimulationCoins(int.from_bytes(digest[:8]))

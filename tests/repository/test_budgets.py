@@ -5,10 +5,10 @@ import ast
 from tests.repository.test_layers import FILES, ROOT, tree_of
 from tests.walks import files_entered
 
-MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 81_369, 324, 1_512
+MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 81_390, 324, 1_513
 """In the three packages; the aim is 60,000, 400 and 900."""
 
-MOST_TEST_LINES = 68_339
+MOST_TEST_LINES = 68_341
 """In tests/ and reproduction/reproduction_tests/; the aim is 50,000."""
 
 MOST_FILES = {"mean": 40, "neighbour sum": 29, "audit": 86}

@@ -204,6 +204,8 @@ _HALF = np.arange(NODES // 2)
         (partial(audit_model, _UNIFORM, GRAPH, [NODES]), "members"),
         (partial(audit_model, _UNIFORM, GRAPH, np.ones(3, np.bool_)), "members"),
         (partial(audit_model, _UNIFORM, GRAPH, _HALF, shadows=1), "count"),
+        (partial(audit_model, _UNIFORM, GRAPH, _HALF, shadows=1, neighbourhoods=-1), "neighbourhoods"),
+        (partial(audit_model, _UNIFORM, GRAPH, _HALF, shadows=1, priors=np.full(NODES, 1.5)), "priors"),
         (partial(train_shadows, Graph.from_arrays("one", np.eye(5), np.zeros(5, int), [[0], [1]]), 2), "graph"),
         (partial(ShadowTraining, dropout=1.0), "dropout"),
         (partial(ShadowTraining, share=0.0), "share"),
