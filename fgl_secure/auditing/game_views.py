@@ -233,8 +233,6 @@ def _steadily_changed(
     changed, small, steady_small = mine != theirs, (mine < SMALL) & (theirs < SMALL), not small_vary
     ends = [_ends(mine), _ends(theirs)]
     for again, once_more in runs:
-        if not changed.any():
-            break
         both = _blocks(again), _blocks(once_more)
         same = (mine == both[0]) & (theirs == both[1])
         changed &= same
@@ -244,6 +242,8 @@ def _steadily_changed(
         shortest, longest = np.min(ends, axis=0), np.max(ends, axis=0)
         changed &= (shortest == longest)[:, None] | (np.arange(changed.shape[1]) < shortest[:, None])
         changed &= ~small | steady_small
+        if not changed.any():
+            break
     return np.flatnonzero(changed.any(axis=1))
 
 
