@@ -116,9 +116,25 @@ def _add(
         _count_pairs(
             out.numbers, (place[0], f"which {other} stand together beside {one}", place[2]), repeated, one, other
         )
+    for other, value in _classes(columns).items():
+        for one in repeated:
+            what = f"which {other} stand together beside {one}"
+            _count_pairs(out.numbers, (place[0], what, place[2]), {**repeated, other: value}, one, other)
     for one, other in combinations(repeated, 2):
         both = np.unique(np.stack([repeated[one], repeated[other]]), axis=1, return_counts=True)[1]
         out.numbers[place[0], f"repetitions of {one} and {other} together", -1, -1, -1] += int((both * both).sum())
+
+
+def _classes(columns: dict[str, NDArray[np.uint64]]) -> dict[str, NDArray[np.uint64]]:
+    """Classes of words of which there are many: the last bit of large ones, and in which sixteenth small ones are."""
+    out = dict[str, NDArray[np.uint64]]()
+    for name, value in columns.items():
+        if len(value) and int(value.max()) >= SMALL:
+            out[f"last bits of {name}"] = value & np.uint64(1)
+        elif len(np.unique(value)) > _FEW_NAMES:
+            ranks = np.argsort(np.argsort(value, kind="stable"))
+            out[f"sixteenths of {name}"] = (ranks * _FEW_NAMES // len(value)).astype(np.uint64)
+    return out
 
 
 def _count_names(

@@ -276,12 +276,18 @@ def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, l
                 part.append((flat[told], *ends, np.full(len(told), number)))
     out: dict[Key, list[Words]] = {}
     for (key, stated, _), found in parts.items():
-        modulus = stated or max(int(part[0].max()) for part in found) + 1
+        modulus = stated or _range_of([part[0] for part in found])
         values = np.concatenate([_integers(part[0], modulus) for part in found])
         senders, receivers, numbers = (np.concatenate([part[place] for part in found]) for place in (1, 2, 3))
         named = Words(f"{key[1]} of {key[0]}", modulus, values, senders, receivers, numbers, stated > 0)
         out.setdefault(key, []).append(named)
     return {key: [*found, *_beginnings(found)] for key, found in out.items()}
+
+
+def _range_of(words: list[NDArray[Any]]) -> int:
+    """How many values words seem to have; remainders of least magnitude take both signs."""
+    low, high = min(int(each.min()) for each in words), max(int(each.max()) for each in words)
+    return high + 1 if low >= 0 else 2 * max(high, -low) + 1
 
 
 def _beginnings(parts: list[Words]) -> list[Words]:

@@ -222,7 +222,7 @@ def _range(words: Words) -> Iterator[Trial]:
         return
     low, high = int(words.values.min()), int(words.values.max())
     for what, word, missed in (("largest word", high, words.modulus - 1 - high), ("smallest word", low, low)):
-        p = math.exp(n * math.log1p(-missed / words.modulus))
+        p = ((words.modulus - missed) / words.modulus) ** n
         yield Trial(
             TestOutcome(what, words.name, float(word), p), "does not reach its whole range", everything, (what, 0)
         )

@@ -308,7 +308,12 @@ class Relays(CheckpointedMachine):
         self._draws.note_secrets("circuits", np.full(len(words), relay.party), self._on_all_tapes(
             np.column_stack([messages.senders[valid], places[valid].astype(np.int64), words[:, 2:]])
         ), self.now)  # fmt: skip
-        table.add(names[valid], words, content[valid, _NAME:])
+        keys = np.ascontiguousarray(content[valid, _NAME:])
+        if keys.shape[1]:  # by ideal means there are none
+            owners = np.full(len(words), relay.party)
+            self._draws.note_secrets("names of circuits", owners, self._on_all_tapes(words), self.now)
+            self._draws.note_secrets("keys of circuits", owners, self._on_all_tapes(keys.view("<i8")), self.now)
+        table.add(names[valid], words, keys)
 
     def _on_all_tapes(self, values: Array) -> Array:
         return np.broadcast_to(values, (*self._draws.batch_shape, *values.shape))

@@ -253,12 +253,13 @@ class RelayCoded(Scheme):
         return replace(self, max_degree=partners.most)
 
     def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:
-        """Shares, as they travel and as relays open them, and their sums."""
+        """Shares, as they travel and as relays open them, their sums, and keys of circuits."""
         modulus = self.adapt(topology).field.modulus
         return (
             UniformField(Phase.SHARES, wire.SHARE, modulus),
             UniformField(Phase.SHARES, wire.SHARE, 2**32),
             UniformField("opened shares", "", modulus),
+            UniformField("keys of circuits", "", 2**64),
             UniformField(Phase.SHARE_SUMS, wire.SUM, modulus),
             UniformField(Phase.SHARE_SUMS, wire.SUM, 2**32),
         )

@@ -14,7 +14,7 @@ from fgl_secure.crypto.keys import KeyAgreement
 from fgl_secure.crypto.streams import ModularRing
 from fgl_secure.errors import InputError
 from fgl_secure.protocols.scheme import Rounding, Scheme, SumMachine, UniformField, select_hosted
-from fgl_secure.protocols.secagg.terms import AggregationTerms
+from fgl_secure.protocols.secagg.terms import SUM_FOR_RECEIVER, AggregationTerms
 from fgl_secure.protocols.topology import Topology
 from fgl_secure.runtime import Circumstance, Claim, Draws, Leak, Phase, PublicParameters, Role, Secret
 from fgl_secure.typing import Ids
@@ -176,9 +176,9 @@ class MaskedScheme(AggregationScheme):
         return threshold_of(self.threshold, clients, clients // 2 + 1)
 
     def uniform_fields(self, topology: Topology) -> tuple[UniformField, ...]:  # noqa: ARG002  # the same for all
-        """Vectors under masks, and their sum under the mask of a receiver who is a client."""
+        """Vectors under masks, and their sum under the mask of a receiver who is a client, also at who adds up."""
         modulus = self.modulus if self.precision is None else 0
-        fields = ((Phase.MASKED_VECTORS, "vector"), (Phase.MASKED_SUMS, "sum"))
+        fields = ((Phase.MASKED_VECTORS, "vector"), (Phase.MASKED_SUMS, "sum"), (SUM_FOR_RECEIVER, ""))
         return tuple(UniformField(phase, name, modulus) for phase, name in fields)
 
     def _with_feedback(self, claim: Claim) -> Claim:

@@ -19,6 +19,7 @@ from fgl_secure.crypto.streams import KEY_BYTES
 from fgl_secure.errors import ProtocolError, TooFewClientsError
 from fgl_secure.protocols.identity import Names
 from fgl_secure.protocols.secagg.terms import (
+    SUM_FOR_RECEIVER,
     AggregationMachine,
     AggregationTerms,
     Stage,
@@ -268,7 +269,7 @@ class AggregationServer(AggregationMachine):
     def __init__(self, plan: SumPlan, cryptography: Cryptography, draws: Draws) -> None:
         super().__init__(np.array([plan.terms.server], dtype=np.int64), plan.terms, plan.digest, len(draws.batch_shape))
         self._plan = plan
-        self._crypto, self._tapes = cryptography, draws.batch_shape
+        self._crypto, self._draws, self._tapes = cryptography, draws, draws.batch_shape
         self._coins: Coins | None = None if draws.batch_shape else draws.coins
         self._tracker = ResponseTracker(plan.terms)
         self._clear_common()
@@ -416,7 +417,9 @@ class AggregationServer(AggregationMachine):
         fields: dict[str, Array] = {"roster": roster[None]}
         if self._for_receiver.shape[1]:
             fields["wrapped"] = (self._for_receiver * roster[:, None])[None]
-        return self._to_receiver(Phase.MASKED_SUMS, fields, {"sum": total[..., None, :]}, step)
+        messages = self._to_receiver(Phase.MASKED_SUMS, fields, {"sum": total[..., None, :]}, step)
+        self._draws.note_secrets(SUM_FOR_RECEIVER, self.parties, np.asarray(messages["sum"]), step)
+        return messages
 
     # -------------------------------------------------------------------------------------------- messages and states
     def _to_clients(

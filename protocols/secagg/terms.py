@@ -49,6 +49,10 @@ USUAL = tuple(stage for stage in Stage if stage not in (Stage.DRAW, Stage.VETO))
 """Those of sums without a graph that is drawn, and without vetoes."""
 
 
+SUM_FOR_RECEIVER = "sums for a client, as they are added up"
+"""How a party that adds up for a receiver notes the sum, which is under the receiver's mask."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class AggregationTerms:
     """The terms of the sums of one topology, one after another.

@@ -29,6 +29,7 @@ def main() -> int:
         "--all", action="store_true", help="play all games of the audit, and not that of the leak alone"
     )
     parser.add_argument("--right", type=int, default=None, metavar="N", help="audit so many right runs instead")
+    parser.add_argument("--not-found", action="store_true", help="plant the leaks that no game is known to find")
     parser.add_argument("--sizes", type=int, default=None, metavar="N", help="plant leaks of stated size N times")
     parser.add_argument("--dataset", default=None, metavar="D", help="of right runs")
     chosen = parser.parse_args()
@@ -41,7 +42,7 @@ def main() -> int:
         alarms = list(false_alarms(chosen.right, chosen.dataset, tuple(chosen.names) or RUNS, chosen.seed))
         print(f"{len(alarms)} guarantees are violated in {chosen.right} right runs")
         return 1 if alarms else 0
-    known = load()
+    known = load(not_found=chosen.not_found)
     leaks = {name: known[name] for name in chosen.names} or known
     if chosen.sample is not None:
         names = random.Random(chosen.seed or 0).sample(sorted(leaks), min(chosen.sample, len(leaks)))  # noqa: S311

@@ -21,6 +21,8 @@ def main(run: str, seed: int, *cell: str) -> None:
     for subject in plan.subjects:
         with guaranteeing(subject, *cell):
             records = [record_of(game, subject.name, plan) for game in play_games(subject, seed)]
+        if not records:
+            sys.exit(f"{subject.name}: no game was played: does the run end?")
         found |= {record.attack: record.finding for record in records if record.violates_guarantee}
     print(json.dumps(found))
 

@@ -19,6 +19,8 @@ from tests.mutants.mutants import Edit, Mutant, _write
 
 FOLDER = Path(__file__).parent
 SECONDS = 600
+NOT_FOUND = "not_found.toml"
+"""Leaks that games do not find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +45,10 @@ class Leak:
         return f"game-{self.secret.lower().replace('_', '-')}-{self.role}"
 
 
-def load(folder: Path = FOLDER) -> dict[str, Leak]:
-    """All planted leaks, by name."""
+def load(folder: Path = FOLDER, *, not_found: bool = False) -> dict[str, Leak]:
+    """All planted leaks that games must find, by name; or those that they do not find."""
     found: dict[str, Leak] = {}
-    for file in sorted(folder.glob("*.toml")):
+    for file in sorted(each for each in folder.glob("*.toml") if (each.name == NOT_FOUND) is not_found):
         for name, entry in tomllib.loads(file.read_text(encoding="utf-8")).items():
             what, run, secret, role = (entry.pop(key) for key in ("leak", "run", "secret", "role"))
             pairs = [(place, *pair) for place in entry for pair in zip(*2 * [iter(entry[place])], strict=True)]

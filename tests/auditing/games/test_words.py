@@ -1,5 +1,6 @@
 """Words under masks look uniform; words without masks, or under masks that are used twice, do not."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -93,6 +94,13 @@ def test_narrow_masks_are_found() -> None:
     for bits in (15, 30):
         samples = [masked(seed, MERSENNE_31, partial(_narrow, bits)) for seed in (1, 2, 3)]
         assert rejected(*samples)
+
+
+@pytest.mark.parametrize("modulus", MODULI)
+def test_words_without_any_mask_are_found(modulus: int) -> None:
+    """Words of a few units, whatever the modulus."""
+    samples = [replace(masked(seed, modulus), values=np.full(SHAPE, seed, dtype=np.int64)) for seed in (1, 2, 3)]
+    assert rejected(*samples)
 
 
 def test_a_word_for_two_receivers_is_found() -> None:
