@@ -167,8 +167,9 @@ class Peeling:
             self.trusting |= row is None
 
     def adjacencies(self) -> Iterator[NDArray[np.bool_]]:
-        """Every adjacency, bool [k, k], that takes one neighbourhood of each undecided node."""
+        """Every adjacency, bool [k, k], that takes one neighbourhood of each undecided node; then certain edges."""
         yield from self._choose(self.state, [node for node, sets in self.options.items() if len(sets) > 1])
+        yield self.state == 1
 
     def _choose(self, state: NDArray[np.int8], nodes: list[int]) -> Iterator[NDArray[np.bool_]]:
         if not nodes:
