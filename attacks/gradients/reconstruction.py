@@ -233,7 +233,9 @@ def reconstruct_graph(
             other layers.
 
     Examples:
-        >>> from torch_geometric.nn import GCNConv, Sequential
+        >>> import warnings
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     from torch_geometric.nn import GCNConv, Sequential
         >>> layers = [(GCNConv(6, 32), "x, e -> x"), torch.nn.ReLU(), (GCNConv(32, 32), "x, e -> x"), torch.nn.ReLU()]
         >>> model = Sequential("x, e", [*layers, torch.nn.Linear(32, 2)]).double()
         >>> x = torch.tensor([[1, 0, 0, 0, 1, 0], [1, 1, 0, 0, 0, 1], [0, 1, 1, 0, 1, 0]]).double()
