@@ -1,8 +1,9 @@
 """Attacks: what a coalition infers from the view it had of a run.
 
 `attack(name)` gives one by name and `names()` lists them; the classes are in the families' packages, each with what
-attackers of the family may know and what they are scored against. `match`, `invert`, `edges_from_product`,
-`find_contained` and `differences` attack arrays of your own. `audit_model` attacks a finished model's answers.
+attackers of the family may know and what they are scored against. `match`, `invert`, `reconstruct_graph`,
+`edges_from_product`, `find_contained` and `differences` attack arrays of your own. `audit_model` attacks a finished
+model's answers.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if __name__ != "fgl_secure.attacks":
 if TYPE_CHECKING:
     from fgl_secure.attacks.arrays import differences, edges_from_product, find_contained, invert, match
     from fgl_secure.attacks.base import Attack
+    from fgl_secure.attacks.gradients.reconstruction import reconstruct_graph
     from fgl_secure.attacks.outputs import audit_model, model_leakage
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "match",
     "model_leakage",
     "names",
+    "reconstruct_graph",
 ]
 _OF_MODELS = ("audit_model", "model_leakage")
 
@@ -38,6 +41,8 @@ def __getattr__(name: str) -> Any:
     """Load attacks on arrays and on models on first access, because they import torch."""
     if name in _OF_MODELS:
         return getattr(import_module(f"{__name__}.outputs"), name)
+    if name == "reconstruct_graph":
+        return getattr(import_module(f"{__name__}.gradients.reconstruction"), name)
     if name in __all__:
         return getattr(import_module(f"{__name__}.arrays"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

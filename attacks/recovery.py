@@ -13,12 +13,47 @@ from fgl_secure.attacks.base import Measurement
 from fgl_secure.attacks.truth import MessageTruth
 from fgl_secure.runtime import Direction, Role, Step
 from fgl_secure.statistics.metrics import (
+    Interval,
     clustered_proportion,
     exact_proportion,
     exact_rows_recovered,
     node_block_proportion,
 )
 from fgl_secure.typing import Ids
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Result:
+    """The output of an attack and its score.
+
+    Attributes:
+        measured: score, interval and baselines in one record; None without a truth.
+    """
+
+    measured: Measurement | None
+
+    @property
+    def score(self) -> float | None:
+        """The share of correct claims, 0 to 1; None without a truth."""
+        return None if self.measured is None else self.measured.value
+
+    @property
+    def interval(self) -> Interval | None:
+        """Its 95 % interval; None without a truth."""
+        return None if self.measured is None else self.measured.interval
+
+    @property
+    def baseline(self) -> float | None:
+        """The score of the best guess without the observed data; None without a truth."""
+        return None if self.measured is None else self.measured.prior
+
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        if self.measured is None:
+            return f"{name}(no truth given)"
+        low, high = self.measured.interval.low, self.measured.interval.high
+        return f"{name}(score={self.score:.3f} in {low:.3f}..{high:.3f}, baseline={self.baseline:.3f})"
+
 
 UNNAMED = -1
 """In place of a sender that the observer cannot name."""

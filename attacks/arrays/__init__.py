@@ -27,53 +27,20 @@ from fgl_secure.attacks.gradients.inversion import (
     total_variation,
 )
 from fgl_secure.attacks.gradients.matching import is_recovered, match_rows
+from fgl_secure.attacks.gradients.model import gradient_parts
 from fgl_secure.attacks.gradients.single import count_labels
 from fgl_secure.attacks.message_passing import fingerprint
-from fgl_secure.attacks.recovery import largest_share, share_right
+from fgl_secure.attacks.recovery import Result, largest_share, share_right
 from fgl_secure.attacks.row_space import solver
 from fgl_secure.attacks.structure.hops import neighbour_lists
 from fgl_secure.attacks.structure.nsf_identity import by_degree, comparable, nearest, one_to_one
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.metrics import Interval
 from fgl_secure.typing import Floats, Ids
 
 CLOSE = 1e-6
 """How far an entry may be from the true one, as a share of the largest true one, and count as recovered."""
 _TINY = 1e-100
 """Squares of smaller numbers would be zero."""
-
-
-@dataclass(frozen=True, slots=True, repr=False, eq=False)
-class Result:
-    """The output of an attack and its score.
-
-    Attributes:
-        measured: score, interval and baselines in one record; None without a truth.
-    """
-
-    measured: Measurement | None
-
-    @property
-    def score(self) -> float | None:
-        """The share of correct claims, 0 to 1; None without a truth."""
-        return None if self.measured is None else self.measured.value
-
-    @property
-    def interval(self) -> Interval | None:
-        """Its 95 % interval; None without a truth."""
-        return None if self.measured is None else self.measured.interval
-
-    @property
-    def baseline(self) -> float | None:
-        """The score of the best guess without the observed data; None without a truth."""
-        return None if self.measured is None else self.measured.prior
-
-    def __repr__(self) -> str:
-        name = type(self).__name__
-        if self.measured is None:
-            return f"{name}(no truth given)"
-        low, high = self.measured.interval.low, self.measured.interval.high
-        return f"{name}(score={self.score:.3f} in {low:.3f}..{high:.3f}, baseline={self.baseline:.3f})"
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -476,7 +443,7 @@ def _observe_module(
         raise InputError(f"shape must have at least one input and no empty axis; found {list(shape)}")
     model_copy = copy.deepcopy(model).to(device="cpu", dtype=torch.float64)
     parameters = {name: value for name, value in model_copy.named_parameters() if value.requires_grad}
-    parts = _parts(gradient, parameters)
+    parts = gradient_parts(gradient, parameters)
 
     def logits_of(x: torch.Tensor) -> torch.Tensor:
         return model_copy(x) if call is None else call(model_copy, x)
@@ -503,34 +470,6 @@ def _observe_module(
     return _ModuleGradient(
         logits_of, loss, tuple(parameters.values()), goal, shape, classes, label_indices, box, image_shape
     )  # fmt: skip
-
-
-def _parts(gradient: Any, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The gradient by name, float64, in the order of the parameters."""
-    size = sum(value.numel() for value in parameters.values())
-    if isinstance(gradient, Mapping):
-        if set(gradient) != set(parameters):
-            raise InputError(f"gradient must have the parameters {list(parameters)}; found {list(gradient)}")
-        listed = [gradient[name] for name in parameters]
-    elif isinstance(gradient, torch.Tensor):
-        if gradient.shape != (size,):
-            raise InputError(f"gradient must have shape [{size}] if it is one tensor; found {list(gradient.shape)}")
-        listed = list(torch.split(gradient, [value.numel() for value in parameters.values()]))
-    else:
-        listed = list(gradient)
-    if len(listed) != len(parameters):
-        raise InputError(f"gradient must have a tensor for each of {len(parameters)} parameters; found {len(listed)}")
-    parts = {}
-    for (name, value), part in zip(parameters.items(), listed, strict=True):
-        part_tensor = torch.zeros_like(value) if part is None else torch.as_tensor(part)
-        if part_tensor.numel() != value.numel():
-            raise InputError(f"gradient of {name} must have shape {list(value.shape)}; found {list(part_tensor.shape)}")
-        parts[name] = part_tensor.detach().to(device="cpu", dtype=torch.float64).reshape(value.shape)
-        if not torch.isfinite(parts[name]).all():
-            raise InputError(f"gradient must be finite; that of {name} is not")
-    if not any(part.any() for part in parts.values()):
-        raise InputError("gradient must not be zero everywhere; it is, and reveals nothing")
-    return parts
 
 
 def _last_bias(parts: Mapping[str, torch.Tensor], classes: int) -> Floats:

@@ -325,3 +325,31 @@ def receptive_field(edges: Ids, batch: Ids, reach: int) -> tuple[ReceptiveField,
     degrees = np.bincount(edges[1, np.isin(edges[1], members)], minlength=int(members.max()) + 1)[members]
     outside = degrees - np.bincount(local[1], minlength=len(members))
     return ReceptiveField(len(members), len(batch), local, outside), members
+
+
+def gradient_parts(gradient: Any, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The gradient by name, float64, in the order of the parameters."""
+    size = sum(value.numel() for value in parameters.values())
+    if isinstance(gradient, Mapping):
+        if set(gradient) != set(parameters):
+            raise InputError(f"gradient must have the parameters {list(parameters)}; found {list(gradient)}")
+        listed = [gradient[name] for name in parameters]
+    elif isinstance(gradient, torch.Tensor):
+        if gradient.shape != (size,):
+            raise InputError(f"gradient must have shape [{size}] if it is one tensor; found {list(gradient.shape)}")
+        listed = list(torch.split(gradient, [value.numel() for value in parameters.values()]))
+    else:
+        listed = list(gradient)
+    if len(listed) != len(parameters):
+        raise InputError(f"gradient must have a tensor for each of {len(parameters)} parameters; found {len(listed)}")
+    parts = {}
+    for (name, value), part in zip(parameters.items(), listed, strict=True):
+        part_tensor = torch.zeros_like(value) if part is None else torch.as_tensor(part)
+        if part_tensor.numel() != value.numel():
+            raise InputError(f"gradient of {name} must have shape {list(value.shape)}; found {list(part_tensor.shape)}")
+        parts[name] = part_tensor.detach().to(device="cpu", dtype=torch.float64).reshape(value.shape)
+        if not torch.isfinite(parts[name]).all():
+            raise InputError(f"gradient must be finite; that of {name} is not")
+    if not any(part.any() for part in parts.values()):
+        raise InputError("gradient must not be zero everywhere; it is, and reveals nothing")
+    return parts
