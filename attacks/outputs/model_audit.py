@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,6 +28,7 @@ from fgl_secure.attacks.outputs.neighbourhoods import Ask, Neighbourhoods, check
 from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, SubgraphAnswers, train_shadows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.statistics.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, certainly_above
 from fgl_secure.statistics.metrics import Interval
 from fgl_secure.typing import Flags, Floats, Ids
 
@@ -95,11 +96,18 @@ class ModelAudit:
             >>> ModelAudit((), {}, (1.0, 1.0), 0).exceeds(0.55)
             ()
         """
-        return tuple(
-            f"{row.attack}, asked with {row.query}"
-            for row in self.membership
-            if row.power is not None and row.nodes in WHOLE and row.attack != BLIND and row.power.auc_interval.low > auc
-        )
+        return certainly_above(self.bounded(), MEMBERSHIP_AUC, auc)
+
+    def bounded(self) -> Iterator[Bounded]:
+        """Yield the figures that ceilings are compared with: of attacks on all nodes, or on nodes drawn from all."""
+        for row in self.membership:
+            if row.power is not None and row.nodes in WHOLE and row.attack != BLIND:
+                what = f"{row.attack}, asked with {row.query}"
+                yield Bounded(MEMBERSHIP_AUC, what, row.power.auc_interval.low)
+                rate = row.power.rates[RATES[0]]
+                yield Bounded(MEMBERSHIP_TPR, what, rate.interval.low - rate.fpr)
+        for kind, link in self.links.items():
+            yield Bounded(LINKS_AUC, f"links, other pairs: {kind}", link.interval.low)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each figure.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fgl_secure.attacks.base import FINISHED_MODEL, Attack, KnowledgeBaseline, Measurement, alone
@@ -25,6 +26,7 @@ from fgl_secure.graph import boundary_nodes
 from fgl_secure.host import collect_if_large, library_settings
 from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
+from fgl_secure.statistics.ceilings import read_ceilings
 from fgl_secure.statistics.metrics import Interval, exact_proportion
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, TrainingResult
@@ -54,6 +56,7 @@ def audit(
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
     thorough: bool = False,
+    ceilings: Mapping[str, float] = MappingProxyType({}),
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
 
@@ -77,6 +80,7 @@ def audit(
         command: how to repeat it, for the report.
         progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
         thorough: whether games are larger, so that they see smaller leaks; see `THOROUGH`.
+        ceilings: by metric of `fgl_secure.statistics.ceilings`, what figures of finished models may be at most.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
@@ -87,6 +91,9 @@ def audit(
         raise InputError(f"thorough must be True or False; found {thorough!r}")
     wanted = several("attacks", attacks)
     selection = () if wanted == (GAMES,) else chosen_attacks(tuple(name for name in wanted if name != GAMES))
+    if ceilings and not any(item.card.scenario == FINISHED_MODEL for item in selection):
+        raise InputError(f"ceilings must go with attacks 'outputs', whose figures they bound; found {wanted}")
+    read_ceilings(f"{metric}={value}" for metric, value in ceilings.items())
     scheme_names = several("schemes", schemes)
     plan = method.plan(data, scheme_names, seed=seed, device=device)
     games = not wanted or ALL in wanted or GAMES in wanted
@@ -96,7 +103,7 @@ def audit(
     report = examine(plan, selection, command=command, progress=progress, effort=effort)
     if scheme_names:
         _check_measured(plan, report.records)
-    return report
+    return replace(report, run={**report.run, "ceilings": ceilings}) if ceilings else report
 
 
 def examine(
