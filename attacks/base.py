@@ -32,8 +32,8 @@ class DataSecret(SecretKind):
     CLASS_PRESENCE = ("which classes a client has labelled nodes of", "classes at a client")
     LABEL_SHARES = ("how often each label occurs at a client", "label counts")
     CLIENT_IDENTITY = ("which client an update is from", "who sent an update")
-    MEMBER = ("which nodes the finished model was trained on", "members, from the model")
-    LINK = ("which nodes are neighbours, from the finished model's answers", "edges, from the model")
+    MEMBER = ("which nodes the finished model was trained on", "model's members")
+    LINK = ("which nodes are neighbours, from the finished model's answers", "model's edges")
 
 
 class Truth(ABC):
