@@ -104,7 +104,7 @@ class SumMachine(Machine):
 
     @abstractmethod
     def begin(self, step: Step, rows: Array | None = None) -> None:
-        """Starts a step; it is given up if another one was at hand.
+        """Starts a step; it is given up if another one was current.
 
         Args:
             step: round, layer and direction; a backward step runs along the reversed messages.
@@ -117,7 +117,7 @@ class SumMachine(Machine):
         """
 
     def veto(self, senders: Flags) -> None:
-        """Has some hosted owners of rows veto the sum at hand: no party learns it then, nor who did.
+        """Has some hosted owners of rows veto the current sum: no party learns it then, nor who did.
 
         What they add does not matter: it is replaced by something uniform.
 
@@ -125,14 +125,14 @@ class SumMachine(Machine):
             senders: bool [n], in the order of the topology's rows.
 
         Raises:
-            InputError: owners may not veto such sums, or it is too late for the one at hand.
+            InputError: owners may not veto such sums, or it is too late for the current one.
         """
         if senders.any():
             raise InputError("veto must be of a sum that senders may veto; this is none")
 
     @property
     def is_vetoed(self) -> bool:
-        """Whether an owner has vetoed the sum at hand, as far as the hosted parties know: there are no `sums` then."""
+        """Whether an owner has vetoed the current sum, as far as the hosted parties know: there are no `sums` then."""
         return False
 
     @property
@@ -145,7 +145,7 @@ class SumMachine(Machine):
 
     @property
     def over(self) -> bool:
-        """Whether the hosted parties have nothing more to say or hear in the step at hand, as far as they can tell."""
+        """Whether the hosted parties have nothing more to say or hear in the current step, as far as they can tell."""
         return False
 
     @property
@@ -154,7 +154,7 @@ class SumMachine(Machine):
         return None
 
     def reset(self) -> None:
-        """Hears that the step at hand is over for every party, and its sums read: forgets what only it needed.
+        """Hears that the current step is over for every party, and its sums read: forgets what only it needed.
 
         Where one process hosts all parties, what they hold of a step is large, and others need the memory meanwhile.
         """

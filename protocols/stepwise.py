@@ -24,7 +24,7 @@ from fgl_secure.typing import Array, Ids
 DIGEST = "digest"
 """The name of what says whose a state is."""
 STEP, DONE_STEPS, TURNS = "step", "done", "turns"
-"""Names in every state: the step at hand, those that are used up, and the turns in the step at hand."""
+"""Names in every state: the current step, those that are used up, and the turns in the current step."""
 
 _WORDS = 6
 _WHEN = struct.Struct(">IHIBBI")
@@ -185,7 +185,7 @@ class CheckpointedMachine(SumMachine, ABC):
 
     @property
     def now(self) -> Step:
-        """The step at hand.
+        """The current step.
 
         Raises:
             StaleMessageError: none was begun.
@@ -212,7 +212,7 @@ class CheckpointedMachine(SumMachine, ABC):
             raise ProtocolError(f"a step must be summed once, or its masks would be used twice; found {step} again")
 
     def _used_up(self) -> None:
-        """Notes that what the step at hand is for leaves now, so that it cannot be begun again."""
+        """Notes that what the current step is for leaves now, so that it cannot be begun again."""
         if self._step is not None:
             self._done.add(self._step)
 
@@ -229,7 +229,7 @@ class CheckpointedMachine(SumMachine, ABC):
             raise MalformedMessageError(f"messages must have {self._tape_axes} tape axes; found {messages.tape_axes}")
 
     def _steps(self) -> dict[str, Array]:
-        """The step at hand, int64 [0 or 1, 6], and those that are used up, int64 [k, 6]."""
+        """The current step, int64 [0 or 1, 6], and those that are used up, int64 [k, 6]."""
         return {STEP: done_array([] if self._step is None else [self._step]), DONE_STEPS: done_array(self._done)}
 
     def state(self) -> Mapping[str, Array]:
@@ -326,15 +326,15 @@ class StepwiseMachine(CheckpointedMachine):
         return self._turns
 
     def _current(self, messages: Messages) -> Messages:
-        """The messages, if they are of the step at hand.
+        """The messages, if they are of the current step.
 
         Raises:
             MalformedMessageError: they are on other tapes.
-            StaleMessageError: they are of another one, or none is at hand.
+            StaleMessageError: they are of another one, or there is no step.
         """
         self._check_tapes(messages)
         if messages.step != self._step:
-            raise StaleMessageError("messages must be of the step at hand; found some of another")
+            raise StaleMessageError("messages must be of the current step; found some of another")
         return messages
 
     def _place_messages(self, due: Due, messages: Messages) -> tuple[Messages, Ids]:

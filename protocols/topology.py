@@ -404,7 +404,7 @@ class Topology:
 
     @classmethod
     def example(cls, name: str) -> Topology:
-        """A small one of that name: what a scheme says of topologies where no run is at hand."""
+        """A small one of that name: what a scheme says of topologies where there is no run."""
         parties = Directory.hierarchy(3, 3)
         silos, devices = parties.ids(Role.SILO), parties.ids(Role.DEVICE)
         if name == SERVER:

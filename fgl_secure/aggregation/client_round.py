@@ -240,7 +240,7 @@ class ClientRound:
         return int(self._rules.parties.ids(Role.SILO)[self._place.index])
 
     def _part_for(self, request: SumRequest) -> _Part:
-        """The part of the sum at hand, or of the next one that a request opens."""
+        """The part of the current sum, or of the next one that a request opens."""
         if self._opens(request):
             return self._open_part(request)
         part = self._part

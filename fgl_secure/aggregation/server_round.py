@@ -79,19 +79,19 @@ class ServerRound:
 
     @property
     def purpose(self) -> SumKind:
-        """What the sum at hand is for."""
+        """What the current sum is for."""
         return self._purpose
 
     @property
     def request_kind(self) -> str:
-        """What the requests at hand carry, in words; "opening" for the first of a sum."""
+        """What the current requests carry, in words; "opening" for the first of a sum."""
         if not self._outbox:
             return OPENING
         return " and ".join(dict.fromkeys(messages.phase.label for messages in self._outbox))
 
     @property
     def opens(self) -> bool:
-        """Whether the requests at hand open a sum."""
+        """Whether the current requests open a sum."""
         return not self._outbox
 
     @property

@@ -471,7 +471,8 @@ def compare_rows(
 
     Args:
         first: a run on the first input.
-        run: gives another one: "" and "null" are on the first input, "changed" on the second; " again" repeats both.
+        run: gives another one: "" and "null" are on the first input, "changed" on the second. Words after these name
+            repetitions.
         observers: int64 [k], party identifiers.
         fields: that may depend on what differs.
         tested: words that reached the observers.
@@ -481,10 +482,13 @@ def compare_rows(
     def read(kind: str) -> list[Batch]:
         return received(run(kind), observers)
 
-    mine, again = received(first, observers), read("")
+    def again(number: int) -> list[Batch]:
+        return read("" if number == 1 else f" again {number}")
+
+    mine = received(first, observers)
     seen = sum(len(each.receivers) for each in mine if each.sent)
-    changed = list(differences(mine, read("changed"), again, lambda: read("changed again")))
-    null = any(differences(mine, read("null"), again, lambda: read("null again")))
+    changed = list(differences(mine, read("changed"), again, lambda number: read(f"changed again {number}")))
+    null = any(differences(mine, read("null"), again, lambda number: read(f"null again {number}")))
     broken = _describe_differences(first.parties, [each for each in changed if each.key not in fields])
     dependent = {each.key for each in changed if each.key in fields}
     # a word that must be uniform and is no mask of this row, such as a seed, hides every row that it is a mask's of
@@ -494,7 +498,7 @@ def compare_rows(
             broken += said
     hidden = sorted(dependent & set(tested.words))
     control = bool(broken) or (
-        sees_a_word(mine, again, fields, seen) and all(tested.sees_words(key, seen) for key in hidden)
+        sees_a_word(mine, again(1), fields, seen) and all(tested.sees_words(key, seen) for key in hidden)
     )
     share = max((tested.share(key)[0] for key in hidden), default=0.0)
     return Outcome(broken, share, len(tested.trials), seen, null, control)

@@ -147,7 +147,7 @@ def _varying(first: Transcript, run: _Run, observers: Ids, kind: str) -> Iterato
 
     places: dict[Key, list[Difference]] = {}
     fresh = read(run("", 1))
-    for each in differences(read(first), fresh, read(run("", 0)), lambda: fresh):
+    for each in differences(read(first), fresh, lambda _: read(run("", 0)), lambda _: fresh):
         places.setdefault(each.key, []).append(each)
     for key, several in places.items():
         senders, receivers = (

@@ -353,13 +353,12 @@ def _distances(words: Words) -> Iterator[Trial]:
     n, sample = words.values.shape[1], _some(np.arange(len(words.values)), _LAGGED)
     if not _SQUARE <= n <= _LONGEST or not len(sample):
         return
-    counts, shares = np.zeros(n), np.ones(1)
+    length, power, shares = scipy.fft.next_fast_len(2 * n, real=True), np.zeros(1), np.ones(1)
     for row in sample.tolist():
         _, found, shares = next(_bits(words.rows(np.array([row]))))
         for bucket in range(len(shares)):
-            spectrum = np.fft.rfft(found == bucket, 2 * n)
-            counts += np.fft.irfft(np.abs(spectrum) ** 2, 2 * n)[:n]
-    alike = np.rint(counts[1:]).astype(np.int64)
+            power = power + np.abs(scipy.fft.rfft((found == bucket).astype(np.float64), length)) ** 2
+    alike = np.rint(scipy.fft.irfft(power, length)[1:n]).astype(np.int64)
     p_values = scipy.stats.binom.sf(alike - 1, len(sample) * np.arange(n - 1, 0, -1), float((shares**2).sum()))
     worst = int(np.argmin(p_values))
     outcome = TestOutcome("distances", words.name, float(alike[worst]), least_of(float(p_values[worst]), n - 1))

@@ -172,7 +172,7 @@ class ProductDevices(CheckpointedMachine):
         return (*both, *fresh[len(static) :])
 
     def _arrays(self) -> dict[str, Array]:
-        """Keys, and the rows of the step at hand."""
+        """Keys, and the rows of the current step."""
         now = np.array([self._due, self._shared_once], dtype=np.int64)
         agreed = {f"agreement/{name}": value for name, value in self._agreement.state().items()}
         return {"now": now, "rows": np.asarray(self._rows), **agreed}
@@ -331,7 +331,7 @@ class ProductSilos(CheckpointedMachine):
         return result
 
     def _arrays(self) -> dict[str, Array]:
-        """The answers to the step at hand."""
+        """The answers to the current step."""
         arrays: dict[str, Array] = {
             "now": np.array([self._waits, self._silent], dtype=np.int64),
             "counts": self._counts,

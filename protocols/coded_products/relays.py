@@ -78,7 +78,7 @@ class RelayState:
     Attributes:
         party: identifier.
         place: among all relays, from 0.
-        at: where it is in the step at hand.
+        at: where it is in the current step.
         once: what is shared once; None before any of it arrives.
         fresh: what is shared in this step, likewise.
         heard: by relay, which devices it holds the shares of: bool [n].
@@ -420,7 +420,7 @@ class ProductRelays(CheckpointedMachine):
         return [n for n, members in enumerate(self._sets) if relay.place in members]
 
     def _arrays(self) -> dict[str, Array]:
-        """Keys, what is shared once, and what each relay knows of the step at hand."""
+        """Keys, what is shared once, and what each relay knows of the current step."""
         arrays: dict[str, Array] = {
             "dealt": np.array([self._dealt]),
             "set keys": self._set_keys,

@@ -519,10 +519,10 @@ class Devices(CheckpointedMachine):
         return np.empty(shape, dtype=np.uint32 if self._crypto.expanded else self._scheme.field.dtype)
 
     def _mask_rows(self, step: Step, places: Places, out: Array | None = None) -> Array:
-        """Rows of some circuits of the step at hand, masked for each relay that is sent one: [*batch, k, words].
+        """Rows of some circuits of the current step, masked for each relay that is sent one: [*batch, k, words].
 
         Raises:
-            StaleMessageError: another step is at hand.
+            StaleMessageError: another step is current.
         """
         if step != self._step:
             raise StaleMessageError(f"shares must be read in their step; found {step} read later")
@@ -715,7 +715,7 @@ class Devices(CheckpointedMachine):
         self._randomness, self._sums = drawn, sums  # shares that were not laid out may still be read
 
     def _arrays(self) -> dict[str, Array]:
-        """Keys, circuits, what was summed, and the sum at hand."""
+        """Keys, circuits, what was summed, and the current sum."""
         numbers = [self._action, self._silent, self._delay, self._bit_rounds, self._age, len(self._answers)]
         arrays: dict[str, Array] = {
             "asked anew": self._reopenings,

@@ -677,7 +677,7 @@ class Relays(CheckpointedMachine):
             relay.rows = []
 
     def _arrays(self) -> dict[str, Array]:
-        """Keys, circuits, and what each relay knows of the step at hand; not behind a tape axis."""
+        """Keys, circuits, and what each relay knows of the current step; not behind a tape axis."""
         arrays: dict[str, Array] = {"noted": np.array(sorted(self._reported), dtype=np.int64), "private": self._private}
         arrays |= under("keys", self._keys.state())
         arrays |= {f"asked{n}": np.stack(ends) for n, ends in enumerate(self._key_requests)}

@@ -101,7 +101,7 @@ class AggregationClients(AggregationMachine):
         """How messages of each stage but the first are heard, their fields checked, and what clients answer."""
 
     def _statement(self, place: int, *keys: bytes) -> bytes:
-        """What a party's identity signs: that these are its keys in the sum at hand."""
+        """What a party's identity signs: that these are its keys in the current sum."""
         return self._plan.statement(self.now, place, *keys)
 
     def _check(self, rows: Array | LazyArray) -> None:
@@ -346,7 +346,7 @@ class AggregationClients(AggregationMachine):
         return result
 
     def _vector(self, rows: Array | LazyArray, index: int) -> Vector:
-        """How a client's vector is read when it is handed in; the rows must be those of the sum at hand."""
+        """How a client's vector is read when it is handed in; the rows must be those of the current sum."""
         return partial(self._row, rows, int(self._row_of[index]))
 
     def _row(self, rows: Array | LazyArray, place: int) -> Array:
@@ -373,7 +373,7 @@ class AggregationClients(AggregationMachine):
             indices: int64 [m], places of the clients among those hosted.
             fields: [m, ...], the same on all tapes.
             elements: [*tapes, m, ...].
-            step: of the sum; the one at hand unless given.
+            step: of the sum; the current one unless given.
             ring: of these elements; that of masked vectors unless given.
         """
         senders, to = self.parties[indices], np.full(len(indices), self.terms.server, dtype=np.int64)

@@ -62,7 +62,7 @@ def _fetches(setting: SecMPSetting, rounds: Ids, step: Step) -> bool:
     Args:
         setting: of the run.
         rounds: int64 [2], the round in which mu travelled last, by slot.
-        step: at hand.
+        step: the current one.
     """
     return not setting.is_empty(step) and int(rounds[setting.slot(step)]) != step.round
 
@@ -119,7 +119,7 @@ class SecMPDevices(StepwiseMachine):
             raise MalformedMessageError(f"messages must be due; found {messages.phase.label}")
 
     def step(self) -> Iterable[Messages]:
-        """Mu first, where it is not at hand; then codes, then sums of codes, and then the sums are there.
+        """Mu first, where it is missing; then codes, then sums of codes, and then the sums are there.
 
         Raises:
             ProtocolError: a message about mu is missing: the published scheme has no way on without it.

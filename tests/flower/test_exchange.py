@@ -63,7 +63,7 @@ def test_errors_do_not_count_as_enough() -> None:
 
 
 def test_late_replies_to_earlier_messages_are_not_taken() -> None:
-    """A reply to another message than the one at hand is nobody's answer."""
+    """A reply to another message than the current one is nobody's answer."""
     grid, messages = echoing()
     stray = Message(RecordDict(), 100, "train")
     grid.push_messages([stray])

@@ -83,7 +83,7 @@ def begun(case: Case, machines: tuple[SumMachine, ...], step: Step = FORWARD) ->
 
 
 def played(machines: tuple[SumMachine, ...]) -> Iterator[tuple[SumMachine, Messages]]:
-    """Messages of the step at hand, each before it is handed over."""
+    """Messages of the current step, each before it is handed over."""
     quiet = 0
     while quiet < 2:
         out = [messages for machine in machines for messages in machine.step()]

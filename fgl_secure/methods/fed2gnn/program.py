@@ -232,7 +232,7 @@ def complete(
     """
     hops = roots.below.shape[1]
     if not 0 <= decoded <= hops:
-        raise InputError(f"decoded must be in 0..{hops} levels, the sums at hand; found {decoded}")
+        raise InputError(f"decoded must be in 0..{hops} levels, the current sums; found {decoded}")
     levels = [roots]
     for depth in range(hops):
         levels.append(children.single(levels[-1]) if depth < decoded else children.mean(levels[-1]))

@@ -112,7 +112,7 @@ class BatchNorm(nn.Module):
         return functional.batch_norm(rows, *statistics, self.weight, self.bias, not fixed, share, EPSILON)
 
     def _share(self) -> float:
-        """The weight of the batch at hand in the mean over all that were collected; 0 where none are."""
+        """The weight of the current batch in the mean over all that were collected; 0 where none are."""
         if self.collected is None:
             return 0.0
         self.collected += 1

@@ -13,9 +13,9 @@ class Statistics(StrEnum):
     """What batch normalisation normalises with when a model is scored."""
 
     BATCH = "batch"
-    """The batch at hand, in training and test alike, as in the public code: a prediction depends on its neighbours."""
+    """The current batch, in training and test alike, as in the public code: a prediction depends on its neighbours."""
     TRAINING = "training"
-    """Means over the client's training batches, computed anew with the model at hand and without dropout, and never
+    """Means over the client's training batches, computed anew with the current model and without dropout, and never
     sent (SiloBN, Andreux et al. 2020, keeps them at home as well)."""
 
 

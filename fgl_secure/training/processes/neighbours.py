@@ -287,7 +287,7 @@ class HostedSums:
         return None
 
     def state(self) -> dict[str, Array]:
-        """Return keys, what is agreed on, and the sum at hand."""
+        """Return keys, what is agreed on, and the current sum."""
         machines = {} if self._hosting is None else under("hosting", self._hosting.state())
         received = {"heard": np.array([self._passes_done, self.is_agreed], dtype=np.int64)}
         return {**received, **machines, **under("edges", self._edges.state())}
@@ -367,7 +367,7 @@ class PartnerSums(HostedSums):
         return result
 
     def state(self) -> dict[str, Array]:
-        """Return what devices know of partners, keys, and the sum at hand."""
+        """Return what devices know of partners, keys, and the current sum."""
         return super().state() | under("agreement", self._agreement.state())
 
     def restore(self, state: Arrays) -> None:
@@ -504,7 +504,7 @@ class RelayProcess(Process):
         self._devices = joined[:, np.argsort(joined[0])]
 
     def state(self) -> dict[str, Array]:
-        """Return keys, and the messages at hand."""
+        """Return keys, and the current messages."""
         step = done_array([] if self._step is None else [self._step])
         return under("hosting", self._hosting.state()) | {"devices": self._devices, "step": step}
 

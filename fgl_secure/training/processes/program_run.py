@@ -157,7 +157,7 @@ class SiloProcess(Process):
                 return self._open_collective(strand.call)
 
     def _begin_round(self) -> Strand[bool]:
-        """The work of the round at hand, from its start."""
+        """The work of the current round, from its start."""
         program, number = self._program or self._make_program(), self._number
         self._program = program
 
@@ -208,7 +208,7 @@ class SiloProcess(Process):
         return self._begin_round()
 
     def _revive_round(self) -> Strand[bool]:
-        """The work of the round at hand, at the call that is due; run again in a process that hasn't seen it begin."""
+        """The work of the current round, at the call that is due; run again in a process that hasn't seen it begin."""
         if self._strand is not None:
             return self._strand
         self._program = self._make_program()
@@ -287,7 +287,7 @@ class SiloProcess(Process):
             self._strand = None
 
     def state(self) -> dict[str, Array]:
-        """States of machines, and the round at hand: how it began, and what its calls have given."""
+        """States of machines, and the current round: how it began, and what its calls have given."""
         answers = {f"{n}/{place}": result for n, item in enumerate(self._answers) for place, result in enumerate(item)}
         neighbours = {} if self._neighbours is None else under("neighbours", self._neighbours.state())
         return {

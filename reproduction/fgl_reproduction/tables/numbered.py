@@ -35,8 +35,8 @@ class NumberedTable:
 
 _DRAWING = "a drawing, nothing is measured"
 _SETTINGS = "settings, which the presets have"
-_RATIO = "Amazon Ratings is not at hand"
-_WIKI = "WikiCS is not at hand"
+_RATIO = "Amazon Ratings is not available"
+_WIKI = "WikiCS is not available"
 
 
 def _of(paper: str, **result: tuple[str, ...] | str) -> tuple[NumberedTable, ...]:

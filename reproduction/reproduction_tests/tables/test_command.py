@@ -66,7 +66,7 @@ def test_the_list_has_every_number_with_its_table_or_the_reason(cli: Cli) -> Non
     lines = {line.split()[0]: line for line in result.out.splitlines()}
     assert result.status == OK
     assert list(lines) == [each["name"] for each in listed] == [each.name for each in NUMBERED]
-    assert "reproduce fedstruct-table6; Amazon Ratings is not at hand" in lines["fedstruct:table6"]
+    assert "reproduce fedstruct-table6; Amazon Ratings is not available" in lines["fedstruct:table6"]
     assert "none; settings, which the presets have" in lines["fedstruct:table5"]
     assert sorted(TABLES) == sorted(name for each in NUMBERED for name in each.tables)
 

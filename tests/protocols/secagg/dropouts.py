@@ -88,7 +88,7 @@ class DropoutConformance(SumsConformance, ABC):
         self._check_sum(12, silent, default=True)
 
     def test_after_a_stop_the_stage_may_still_be_saved(self) -> None:
-        """The server that stopped is as it was: late answers to the stage at hand bring it to its end."""
+        """The server that stopped is as it was: late answers to the current stage bring it to its end."""
         for stop in self.stages:
             run, late, stopped = self.five(), list[Sent](), False
             places = {int(party) for party in run.topology.senders[2:]}

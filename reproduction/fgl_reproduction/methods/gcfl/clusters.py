@@ -167,7 +167,7 @@ class GCFLClient(FedAvgClient):
     Each client puts its update into its cluster's part of one sum, and zeros into the others', so that the sum has the
     mean update of every cluster and no single one; and the norm of its update at its own place into another. From both
     all parties work out alike which cluster splits: see `Clusters`. Published is that the server gets every update, and
-    splits with those of the round at hand; here a split holds from the next round on, for means are known after the sum
+    splits with those of the current round; here a split holds from the next round on, for means are known after the sum
     alone. A cluster's step is that of federated averaging here, of Adam along its mean (FedAdam), and an update is the
     sum of the gradients of local steps; published are differences of weights after an epoch of Adam at each client.
     With one local step the norm is that of a gradient.
