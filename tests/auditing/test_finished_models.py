@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -147,17 +148,12 @@ def test_ceilings_fail_reports_and_tests(report: Report, tmp_path: Path) -> None
     with pytest.raises(AssertionError, match="membership"):
         assert_below_ceilings(report, ceilings)
     assert_below_ceilings(report, {"links.auc": 1.0})
-    bounded = Report(**{**vars_of(report), "run": {**report.run, "ceilings": ceilings}})
+    bounded = replace(report, run={**report.run, "ceilings": ceilings})
     bounded.write(tmp_path)
     suites = ElementTree.parse(tmp_path / "report.xml").getroot()  # noqa: S314  # written above
     (suite,) = [each for each in suites if each.get("name") == "ceilings"]
     assert (suite.get("tests"), suite.get("failures")) == ("3", "1")
     assert json.loads((tmp_path / "report.json").read_text("utf-8"))["run"]["ceilings"] == ceilings
-
-
-def vars_of(report: Report) -> dict[str, object]:
-    """The fields of a report."""
-    return {name: getattr(report, name) for name in type(report).__dataclass_fields__}
 
 
 @pytest.mark.parametrize("texts", [["x"], ["membership.auc=2"], ["0.5", "membership.auc=0.6"], ["links.auc=nan"]])
