@@ -34,9 +34,9 @@ SHADOWS = 16
 WHAT = "the finished model"
 
 NOTE = (
-    "Secure sums do not change what the finished model answers. Figures of finished models are alike under every "
-    "scheme, and no scheme guarantees anything about them. Attackers trained {shadows} models by the method itself, "
-    "with sums in plaintext, on other training nodes. Noise in training bounds these figures."
+    "Secure sums do not change what a finished model may reveal, and no scheme guarantees anything about it. Figures "
+    "differ between schemes as far as a scheme fills or refuses sums. Attackers trained {shadows} models by the method "
+    "itself, with sums in plaintext, on other training nodes. Noise in training bounds these figures."
 )
 
 Answers = Mapping[str, Floats]
