@@ -16,6 +16,9 @@ Guess = TypeVar("Guess")
 Known = TypeVar("Known")
 Secrets = TypeVar("Secrets", bound="Truth")
 
+FINISHED_MODEL = "finished model"
+"""The scenario of attacks on what a finished model answers."""
+
 
 class DataSecret(SecretKind):
     """What clients know of their data, and models, updates and structure features may tell."""
@@ -29,6 +32,8 @@ class DataSecret(SecretKind):
     CLASS_PRESENCE = ("which classes a client has labelled nodes of", "classes at a client")
     LABEL_SHARES = ("how often each label occurs at a client", "label counts")
     CLIENT_IDENTITY = ("which client an update is from", "who sent an update")
+    MEMBER = ("which nodes the finished model was trained on", "model's members")
+    LINK = ("which nodes are neighbours, from the finished model's answers", "model's edges")
 
 
 class Truth(ABC):

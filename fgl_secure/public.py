@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -64,6 +65,7 @@ def audit(
     progress: Callable[[str], Progress] | bool | None = None,
     verbose: bool = True,
     thorough: bool = False,
+    ceilings: Mapping[str, float] = MappingProxyType({}),
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
 
@@ -73,7 +75,8 @@ def audit(
         data: the data, where the method comes first; None takes a data set that needs no download.
         schemes: for each run its schemes: text as in `fgl_secure.schemes`, or schemes by topology. Those that the
             method demonstrates when empty.
-        attacks: names; "all" for all that can read the runs.
+        attacks: names; "all" for all that can read the runs; "outputs" for those on the finished model, beside "all" or
+            alone.
         method: where the data come first: a method or its name; HiFGL unless given.
         silos: how nodes are dealt to silos: a number, "louvain:5", or an array with the silo of each node; five silos
             at random unless given. Not for data that say it themselves.
@@ -87,6 +90,8 @@ def audit(
             and returns what to call after each step of it: a round, or an attack.
         verbose: whether to warn, by `DataWarning`, of what is dropped, not used or missing of a graph of one's own.
         thorough: whether distinguishing games are larger, so that they see smaller leaks.
+        ceilings: most that figures of the finished model may be, by metric, as {"membership.auc": 0.55}; see
+            `Report.above_ceilings`.
 
     Returns:
         The report: findings, the state of each guarantee, accuracy and costs.
@@ -104,7 +109,7 @@ def audit(
         with _progress_context(progress) as phases:
             report = auditing.audit(
                 selected_method, source, scheme_names, attacks, seed=int(seed), device=device, progress=phases,
-                thorough=thorough,
+                thorough=thorough, ceilings=ceilings,
                 command=command or _call(selected_method, source, scheme_names, attacks, int(seed), thorough=thorough),
             )  # fmt: skip
     options = _options(selected_method, source, scheme_names, attacks, int(seed), device, thorough=thorough)

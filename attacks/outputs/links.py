@@ -18,8 +18,8 @@ from fgl_secure.statistics.metrics import Interval
 from fgl_secure.typing import Flags, Floats, Ids
 
 DISTANCES: dict[str, Callable[[Floats, Floats], Floats]] = {
-    "cosine": lambda a, b: 1 - _correlation(a, b),
-    "correlation": lambda a, b: 1 - _correlation(_centred(a), _centred(b)),
+    "cosine": lambda a, b: 1 - cosine(a, b),
+    "correlation": lambda a, b: 1 - cosine(_centred(a), _centred(b)),
     "Euclidean": lambda a, b: np.sqrt(((a - b) ** 2).sum(axis=1)),
     "squared Euclidean": lambda a, b: ((a - b) ** 2).sum(axis=1),
     "Manhattan": lambda a, b: np.abs(a - b).sum(axis=1),
@@ -36,7 +36,8 @@ def _centred(rows: Floats) -> Floats:
     return np.asarray(rows - rows.mean(axis=1, keepdims=True))
 
 
-def _correlation(a: Floats, b: Floats) -> Floats:
+def cosine(a: Floats, b: Floats) -> Floats:
+    """Return the cosine of rows [k, d], float64 [k]; 0 for a row of zeros."""
     return np.asarray((a * b).sum(axis=1) / np.maximum(np.sqrt((a * a).sum(axis=1) * (b * b).sum(axis=1)), 1e-300))
 
 
@@ -113,7 +114,7 @@ class LinkArea:
 def score_pairs(scores: Floats, pairs: Pairs, graph: Graph) -> LinkArea:
     """Compare scores, higher for what looks more like an edge, with the truth."""
     (first, second), features, labels = pairs.ends, graph.features.astype(np.float64), graph.labels
-    without = (_correlation(features[first], features[second]), (labels[first] == labels[second]).astype(np.float64))
+    without = (cosine(features[first], features[second]), (labels[first] == labels[second]).astype(np.float64))
     baseline = max(_area(each, pairs.linked) for each in without)
     value, units = _area(scores, pairs.linked), int(min(pairs.linked.sum(), (~pairs.linked).sum()))
     ranking = Ranking(pairs.ends, scores, pairs.linked)
@@ -240,7 +241,7 @@ def attack_links(
     """
     features = graph.features.astype(np.float64)
     close = answer_distances(answers, pairs)
-    alike = _correlation(features[pairs.ends[0]], features[pairs.ends[1]])
+    alike = cosine(features[pairs.ends[0]], features[pairs.ends[1]])
     scores = {0: close, 2: sum(each / max(float(each.std()), 1e-12) for each in (close, alike))}
     out = {number: score_pairs(np.asarray(each), pairs, graph) for number, each in scores.items()}
     is_known = np.random.default_rng([seed, 3]).random(len(pairs.linked)) < known

@@ -13,8 +13,9 @@ from scipy.stats import norm
 
 from fgl_secure.attacks.areas import area
 from fgl_secure.errors import InputError
+from fgl_secure.graph import Graph
 from fgl_secure.statistics.metrics import Interval, clopper_pearson, exact_proportion
-from fgl_secure.typing import Flags, Floats
+from fgl_secure.typing import Flags, Floats, Ids
 
 LEAST = 1e-12
 """Smallest probability, of a label and of all others together, that a score uses."""
@@ -69,6 +70,44 @@ def rmia(target: Floats, shadows: Floats) -> Floats:
     """
     most = shadows.max(axis=0)
     return np.asarray(target - most - np.log(np.exp(shadows - most).mean(axis=0)))
+
+
+def membership_scores(target: Floats, shadows: Floats, members: Flags) -> dict[str, Floats]:
+    """Return the scores of all attacks on single answers, by name; arguments as for `lira_online`."""
+    return {
+        "loss": target,
+        "LiRA online": lira_online(target, shadows, members),
+        "LiRA offline": lira_offline(target, shadows, members),
+        "RMIA": rmia(target, shadows),
+    }
+
+
+FOLDS = 5
+
+
+def blind_scores(graph: Graph, nodes: Ids, members: Flags, seed: int) -> Floats:
+    """Score nodes without the model, by a linear fit to others' membership: above one half the split itself tells.
+
+    Args:
+        graph: degrees, labels and features are fitted to.
+        nodes: int64 [v], labelled ones.
+        members: bool [v].
+        seed: of projections and folds.
+    """
+    rng = np.random.default_rng(seed)
+    degree = np.bincount(graph.edges.ravel(), minlength=graph.num_nodes)[nodes]
+    labels = np.eye(int(graph.labels.max()) + 1)[graph.labels[nodes]]
+    features = graph.features[nodes].astype(np.float64)
+    projected = features @ rng.standard_normal((features.shape[1], min(features.shape[1], 50)))
+    design = np.column_stack([np.log1p(degree), labels, projected, np.ones(len(nodes))])
+    design = (design - design.mean(axis=0)) / np.maximum(design.std(axis=0), 1e-9)
+    scores, fold = np.zeros(len(nodes)), rng.permutation(len(nodes)) % FOLDS
+    for held_out in range(FOLDS):
+        fit, test = fold != held_out, fold == held_out
+        left = design[fit].T @ design[fit] + len(nodes) / 10 * np.eye(design.shape[1])
+        target = members[fit] - members[fit].mean()
+        scores[test] = design[test] @ np.linalg.solve(left, design[fit].T @ target)
+    return scores
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,22 +19,21 @@ from fgl_secure.attacks.outputs.membership import (
     LEAST,
     Power,
     RateAt,
-    lira_offline,
-    lira_online,
+    blind_scores,
+    membership_scores,
     power_of,
-    rmia,
     union_at,
 )
 from fgl_secure.attacks.outputs.neighbourhoods import Ask, Neighbourhoods, check_priors, draw_neighbourhoods, g_base
 from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, SubgraphAnswers, train_shadows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
+from fgl_secure.statistics.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, certainly_above
 from fgl_secure.statistics.metrics import Interval
 from fgl_secure.typing import Flags, Floats, Ids
 
 RATES = (0.01, 0.001)
 """False-positive rates at which true-positive rates are reported."""
-FOLDS = 5
 CONTROLS = 4
 """Shadow models that are attacked as controls."""
 FEWEST = 20
@@ -97,11 +96,18 @@ class ModelAudit:
             >>> ModelAudit((), {}, (1.0, 1.0), 0).exceeds(0.55)
             ()
         """
-        return tuple(
-            f"{row.attack}, asked with {row.query}"
-            for row in self.membership
-            if row.power is not None and row.nodes in WHOLE and row.attack != BLIND and row.power.auc_interval.low > auc
-        )
+        return certainly_above(self.bounded(), MEMBERSHIP_AUC, auc)
+
+    def bounded(self) -> Iterator[Bounded]:
+        """Yield the figures that ceilings are compared with: of attacks on all nodes, or on nodes drawn from all."""
+        for row in self.membership:
+            if row.power is not None and row.nodes in WHOLE and row.attack != BLIND:
+                what = f"{row.attack}, asked with {row.query}"
+                yield Bounded(MEMBERSHIP_AUC, what, row.power.auc_interval.low)
+                rate = row.power.rates[RATES[0]]
+                yield Bounded(MEMBERSHIP_TPR, what, rate.interval.low - rate.fpr)
+        for kind, link in self.links.items():
+            yield Bounded(LINKS_AUC, f"links, other pairs: {kind}", link.interval.low)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return a row for each figure.
@@ -365,7 +371,7 @@ class _Subject:
         stored = self.shadows.apart if query == ALONE else self.shadows.joined
         all_shadows = stored[:, nodes, labels].astype(np.float64)
         inside = self.shadows.members[:, nodes]
-        scores = _scores(own, all_shadows, inside)
+        scores = membership_scores(own, all_shadows, inside)
         controls = self._controls(all_shadows, inside, member)
         out = [
             MembershipRow(name, query, "all", power_of(each, member, RATES), None, *controls[name])
@@ -387,7 +393,7 @@ class _Subject:
         areas: dict[str, list[tuple[float, float]]] = {}
         for target in range(min(CONTROLS, len(shadows) - 1)):
             others = np.arange(len(shadows)) != target
-            for name, scores in _scores(shadows[target], shadows[others], inside[others]).items():
+            for name, scores in membership_scores(shadows[target], shadows[others], inside[others]).items():
                 both = (area(scores[member], scores[~member]), area(scores[inside[target]], scores[~inside[target]]))
                 areas.setdefault(name, []).append(both)
         return {name: (float(null), float(own)) for name in areas for null, own in [np.mean(areas[name], axis=0)]}
@@ -406,34 +412,14 @@ class _Subject:
 
     def blind(self) -> MembershipRow:
         """Guess members from degree, label and features without the model: above one half the split itself leaks."""
-        nodes, rng = np.flatnonzero(self.scored), np.random.default_rng(self.seed)
+        nodes = np.flatnonzero(self.scored)
         member = self.member[nodes]
-        degree = np.bincount(self.graph.edges.ravel(), minlength=self.graph.num_nodes)[nodes]
-        labels = np.eye(int(self.graph.labels.max()) + 1)[self.graph.labels[nodes]]
-        features = self.graph.features[nodes].astype(np.float64)
-        projected = features @ rng.standard_normal((features.shape[1], min(features.shape[1], 50)))
-        design = np.column_stack([np.log1p(degree), labels, projected, np.ones(len(nodes))])
-        design = (design - design.mean(axis=0)) / np.maximum(design.std(axis=0), 1e-9)
-        scores, fold = np.zeros(len(nodes)), rng.permutation(len(nodes)) % FOLDS
-        for held_out in range(FOLDS):
-            fit, test = fold != held_out, fold == held_out
-            left = design[fit].T @ design[fit] + len(nodes) / 10 * np.eye(design.shape[1])
-            target = member[fit] - member[fit].mean()
-            scores[test] = design[test] @ np.linalg.solve(left, design[fit].T @ target)
+        scores = blind_scores(self.graph, nodes, member, self.seed)
         return MembershipRow(BLIND, "nothing", "all", power_of(scores, member, RATES))
 
 
 _GROUPED = "LiRA offline"
 """The attack whose figures are split into subpopulations."""
-
-
-def _scores(own: Floats, shadows: Floats, inside: Flags) -> dict[str, Floats]:
-    return {
-        "loss": own,
-        "LiRA online": lira_online(own, shadows, inside),
-        "LiRA offline": lira_offline(own, shadows, inside),
-        "RMIA": rmia(own, shadows),
-    }
 
 
 def _graph(graph: Any) -> Graph:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fgl_secure.attacks.outputs.model_audit import (
     ALONE,
     BLIND,
     EDGES,
+    RATES,
     WHOLE,
     ModelAudit,
     SubgraphQueries,
@@ -24,6 +26,7 @@ from fgl_secure.attacks.outputs.neighbourhoods import draw_neighbourhoods
 from fgl_secure.attacks.outputs.shadows import ShadowTraining, train_shadows
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
+from fgl_secure.statistics.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, certainly_above
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -54,21 +57,23 @@ class ModelLeakage:
 
     def exceeds(self, auc: float) -> tuple[str, ...]:
         """Attacks whose mean area is certainly above a ceiling, by the lower end of Student's 95 % interval."""
-        out = []
-        for query, attack, nodes in dict.fromkeys(
-            (row.query, row.attack, row.nodes) for row in self.audits[0].membership
-        ):
-            areas = [
-                row.power.auc
-                for audit in self.audits
-                for row in audit.membership
-                if (row.query, row.attack, row.nodes) == (query, attack, nodes) and row.power is not None
-            ]
-            if attack != BLIND and nodes in WHOLE and len(areas) > 1:
-                error = float(np.std(areas, ddof=1)) / len(areas) ** 0.5
-                if np.mean(areas) - student.ppf(0.975, len(areas) - 1) * error > auc:
-                    out.append(f"{attack}, asked with {query}")
-        return tuple(out)
+        return certainly_above(self.bounded(), MEMBERSHIP_AUC, auc)
+
+    def bounded(self) -> Iterator[Bounded]:
+        """Yield the figures that ceilings are compared with: lower ends of Student's intervals of means over models."""
+        values: dict[tuple[str, str], list[float]] = {}
+        for audit in self.audits:
+            for row in audit.membership:
+                if row.power is not None and row.nodes in WHOLE and row.attack != BLIND:
+                    what, rate = f"{row.attack}, asked with {row.query}", row.power.rates[RATES[0]]
+                    values.setdefault((MEMBERSHIP_AUC, what), []).append(row.power.auc)
+                    values.setdefault((MEMBERSHIP_TPR, what), []).append(rate.tpr - rate.fpr)
+            for kind, link in audit.links.items():
+                values.setdefault((LINKS_AUC, f"links, other pairs: {kind}"), []).append(link.auc)
+        for of, each in values.items():
+            if len(each) > 1:
+                half = student.ppf(0.975, len(each) - 1) * float(np.std(each, ddof=1)) / len(each) ** 0.5
+                yield Bounded(*of, float(np.mean(each)) - half)
 
     def __repr__(self) -> str:
         accuracy = np.mean([audit.accuracy for audit in self.audits], axis=0)

@@ -45,6 +45,7 @@ PAGES: Mapping[str, str] = MappingProxyType({
     "rooted_trees": "docs/fed2gnn.md",
     "virtual_nodes": "docs/fedvn.md",
     "gradients": "docs/results/gradients.md",
+    "outputs": "docs/finished_models.md",
 })  # fmt: skip
 """The page on each family of attacks."""
 
@@ -58,7 +59,7 @@ def page_on(attack: Attack[Any, Any]) -> str:
 
 
 def attacks() -> Mapping[str, Attack[Any, Any]]:
-    """All attacks by name, those of this package first.
+    """All attacks on messages by name, those of this package first.
 
     Raises:
         InputError: an entry point names something else than an attack, or two attacks have one name.
@@ -73,14 +74,21 @@ def attacks() -> Mapping[str, Attack[Any, Any]]:
     return MappingProxyType(result)
 
 
+def model_attacks() -> tuple[Attack[Any, Any], ...]:
+    """Attacks on finished models, for which an audit trains further models; loaded when they are asked for."""
+    from fgl_secure.attacks.outputs.finished import ATTACKS  # noqa: PLC0415  # see above
+
+    return ATTACKS
+
+
 def attack(name: str) -> Attack[Any, Any]:
-    """The attack of a name.
+    """The attack of a name, on messages or on finished models.
 
     Raises:
         UnknownNameError: there is none.
         InputError: see `attacks`.
     """
-    known = attacks()
+    known = {**attacks(), **{item.card.name: item for item in model_attacks()}}
     if name not in known:
         raise UnknownNameError("attack", name, tuple(known))
     return known[name]

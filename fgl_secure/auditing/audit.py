@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fgl_secure.attacks.base import Attack, KnowledgeBaseline, Measurement, alone
-from fgl_secure.attacks.registry import attack
+from fgl_secure.attacks.base import FINISHED_MODEL, Attack, KnowledgeBaseline, Measurement, alone
+from fgl_secure.attacks.registry import attack, model_attacks
 from fgl_secure.attacks.registry import attacks as all_attacks
 from fgl_secure.auditing.controls import control
 from fgl_secure.auditing.game import Game, play_games
@@ -25,13 +26,19 @@ from fgl_secure.graph import boundary_nodes
 from fgl_secure.host import collect_if_large, library_settings
 from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
+from fgl_secure.statistics.ceilings import read_ceilings
 from fgl_secure.statistics.metrics import Interval, exact_proportion
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, TrainingResult
 
+if TYPE_CHECKING:
+    from fgl_secure.auditing.finished_models import FinishedModel, FinishedModels
+
 ALL = "all"
 GAMES = "games"
 """In the place of an attack: distinguishing games, see `fgl_secure.auditing.game`."""
+OUTPUTS = "outputs"
+"""In the place of an attack: those on the finished model, see `fgl_secure.auditing.finished_models`."""
 
 _Chosen = tuple[Attack[Any, Any], ...]
 
@@ -49,6 +56,7 @@ def audit(
     command: str = "",
     progress: Callable[[str], Progress] | None = None,
     thorough: bool = False,
+    ceilings: Mapping[str, float] = MappingProxyType({}),
 ) -> Report:
     """Trains a method under each of some schemes, attacks every recorded run and reports.
 
@@ -65,12 +73,14 @@ def audit(
             None takes a data set that needs no download.
         schemes: for each run its schemes: text as in `fgl_secure.schemes`, or schemes by topology. Those that
             the method demonstrates when empty.
-        attacks: names; "all" for all that can read the runs, and games; "games" for games alone.
+        attacks: names; "all" for all on messages, and games; "games" for games; "outputs" for those on the finished
+            model, for which models are trained as the method does.
         seed: of partition, split, initial weights and coins: equal seeds give equal reports.
         device: where model compute runs: "auto", "cpu" or "cuda".
         command: how to repeat it, for the report.
         progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
         thorough: whether games are larger, so that they see smaller leaks; see `THOROUGH`.
+        ceilings: by metric of `fgl_secure.statistics.ceilings`, what figures of finished models may be at most.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was
@@ -81,16 +91,19 @@ def audit(
         raise InputError(f"thorough must be True or False; found {thorough!r}")
     wanted = several("attacks", attacks)
     selection = () if wanted == (GAMES,) else chosen_attacks(tuple(name for name in wanted if name != GAMES))
+    if ceilings and not any(item.card.scenario == FINISHED_MODEL for item in selection):
+        raise InputError(f"ceilings must go with attacks 'outputs', whose figures they bound; found {wanted}")
+    read_ceilings(f"{metric}={value}" for metric, value in ceilings.items())
     scheme_names = several("schemes", schemes)
     plan = method.plan(data, scheme_names, seed=seed, device=device)
-    games = wanted in ((), (ALL,)) or GAMES in wanted
+    games = not wanted or ALL in wanted or GAMES in wanted
     if thorough and not games:
         raise InputError(f"thorough must go with games, which are played with attacks 'all' or 'games'; found {wanted}")
     effort = (THOROUGH if thorough else BRIEF) if games else None
     report = examine(plan, selection, command=command, progress=progress, effort=effort)
     if scheme_names:
         _check_measured(plan, report.records)
-    return report
+    return replace(report, run={**report.run, "ceilings": ceilings}) if ceilings else report
 
 
 def examine(
@@ -110,13 +123,16 @@ def examine(
         progress: as in `audit`.
         effort: how large distinguishing games are; None for none.
     """
+    on_models = tuple(item for item in attacks if item.card.scenario == FINISHED_MODEL)
+    models = _models_beside(plan, progress) if on_models else None
+    everything, attacks = attacks, tuple(item for item in attacks if item not in on_models)
     scenarios = frozenset(item.card.scenario for item in attacks)
     plan = replace(plan, subjects=tuple(subject.read_in(scenarios) for subject in plan.subjects))
     results, records = {}, [_boundary_record(plan)]
     positive = cache(lambda item: _positive_control(item, control(item.card.control, [plan.controls])))
     outcome: dict[str, list[_Attempt]] = {}
     for subject in plan.subjects:
-        result = _recorded_training(plan, subject, progress)
+        result = _recorded_training(plan, subject, progress, models)
         results[subject.name] = replace(result, transcript=result.transcript.sizes())
         on_progress, runs = progress(f"attacking {subject.name}") if progress else None, subject.record_training(result)
         del result  # what was said is gigabytes, which nothing needs once it has been attacked
@@ -131,13 +147,17 @@ def examine(
                 null = clear.get(_finding_key(attempt.attack, attempt, figure.metric))
                 working = positive(attempt.attack)[figure.metric]
                 records.append(_record(attempt, figure, null, working, claim, plan))
+        if models is not None:
+            records += _model_records(plan, on_models, models.model_of(subject))
     played = {} if effort is None else _play_games(plan, effort, progress)
     records += [record_of(game, name, plan) for name, item in played.items() for game in item if game.seen]
     cards = {card.name: card for item in played.values() for card in map(card_of, item)}
     unseen = {
         name: {card_of(game).name for game in item if not game.seen and game.control} for name, item in played.items()
     }
-    report = report_of(plan, results, records, attacks, cards, unseen, command)
+    if models is not None:
+        plan = replace(plan, notes=(*plan.notes, models.note))
+    report = report_of(plan, results, records, everything, cards, unseen, command)
     return replace(report, run={**report.run, "thorough": effort is THOROUGH})
 
 
@@ -192,8 +212,29 @@ def _verdict_on(measurement: Measurement) -> Verdict:
     )
 
 
+class _Repeatable(Protocol):
+    """A subject, or its finished model: gives what attacks read, and the same of other inputs."""
+
+    @property
+    def name(self) -> str: ...
+    def independent(self, seed: int) -> _Repeatable: ...
+    def record_runs(self, seed: int) -> Iterator[RecordedRun]: ...
+
+
+def _model_records(plan: AuditPlan, attacks: _Chosen, model: FinishedModel) -> Iterator[Record]:
+    """The findings on a subject's finished model, beside the one that its training gives with sums in plaintext."""
+    seed, claim = plan.seed + 1, model.subject.claims[model.name]
+    (clear,) = model.unprotected().record_runs(seed)
+    for attempt in attempts(attacks, model, model.record_runs(seed), seed):
+        guess = clear.guess(attempt.attack)
+        unprotected = {} if guess is None else {f.metric: f for f in clear.measure(attempt.attack, guess)}
+        working = _positive_control(attempt.attack, control(attempt.attack.card.control, [model.controls]))
+        for figure in attempt.found:
+            yield _record(attempt, figure, unprotected.get(figure.metric), working[figure.metric], claim, plan)
+
+
 def attempts(
-    attacks: _Chosen, subject: Subject, runs: Iterable[RecordedRun], seed: int, progress: Progress | None = None
+    attacks: _Chosen, subject: _Repeatable, runs: Iterable[RecordedRun], seed: int, progress: Progress | None = None
 ) -> Iterator[_Attempt]:
     """Every attack on every run that it is for, each beside an independent run of the same shape.
 
@@ -233,7 +274,7 @@ def attempts(
         raise _other_runs(subject)
 
 
-def _other_runs(subject: Subject) -> AssertionError:
+def _other_runs(subject: _Repeatable) -> AssertionError:
     return AssertionError(f"independent of {subject.name} must give the same kinds of runs in the same order")
 
 
@@ -251,10 +292,12 @@ def chosen_attacks(names: Iterable[str] | str) -> _Chosen:
     requested_names = several("attacks", names)
     if requested_names in ((), (ALL,)):
         return tuple(all_attacks().values())
+    groups = {ALL: all_attacks().values, OUTPUTS: model_attacks}
     invalid = next((name for name in requested_names if not isinstance(name, str)), None)
     if invalid is not None:
         raise InputError(f"attacks must be names, see fgl_secure.attacks.names(); found {invalid!r}")
-    return tuple(attack(name) for name in dict.fromkeys(requested_names))
+    found = [item for name in requested_names for item in (groups[name]() if name in groups else (attack(name),))]
+    return tuple({item.card.name: item for item in found}.values())
 
 
 def _check_measured(plan: AuditPlan, records: Iterable[Record]) -> None:
@@ -268,11 +311,21 @@ def _check_measured(plan: AuditPlan, records: Iterable[Record]) -> None:
         raise InputError(f"attack must name at least one that can read a run of {runs}; those chosen measured nothing")
 
 
-def _recorded_training(plan: AuditPlan, subject: Subject, progress: Callable[[str], Progress] | None) -> TrainingResult:
+def _models_beside(plan: AuditPlan, progress: Callable[[str], Progress] | None) -> FinishedModels:
+    """Train what attacks on finished models need, before anything else."""
+    from fgl_secure.auditing.finished_models import FinishedModels  # noqa: PLC0415  # few audits need it
+
+    return FinishedModels(plan, progress)
+
+
+def _recorded_training(
+    plan: AuditPlan, subject: Subject, progress: Callable[[str], Progress] | None, models: FinishedModels | None
+) -> TrainingResult:
     return subject.train(
         coins=SimulationCoins(plan.seed),
         recording=subject.recording,
         progress=progress(f"training under {subject.name}") if progress else None,
+        shown=None if models is None else models.watch(subject),
     )
 
 

@@ -20,9 +20,10 @@ from fgl_secure.graph import FederatedGraph
 from fgl_secure.protocols.plaintext import Plaintext
 from fgl_secure.protocols.scheme import Scheme
 from fgl_secure.protocols.topology import CLIENTS, MEMBERS, NEIGHBOURS, SERVER
-from fgl_secure.runtime import Claim, Recording, Secret, SecretKind
+from fgl_secure.runtime import Claim, Recording, Role, Secret, SecretKind
 from fgl_secure.training.job import Job
 from fgl_secure.training.loop import Progress, TrainingResult
+from fgl_secure.training.program import Program
 
 CARRIED: Mapping[SecretKind, tuple[str, ...]] = MappingProxyType(
     {Secret.EMBEDDING: (NEIGHBOURS,), Secret.PARAMETER_GRADIENT: (MEMBERS,), Secret.SUMMAND: (SERVER, CLIENTS)}
@@ -70,6 +71,7 @@ class Subject(ABC):
         seed: of all that is drawn.
         device: where model compute runs.
         apart: names of the kinds of runs that are made for attacks alone, under the same claim.
+        model_holders: the roles whose parties have the finished model; outsiders get answers alone.
     """
 
     method: Any
@@ -80,6 +82,7 @@ class Subject(ABC):
     seed: int
     device: torch.device
     apart: ClassVar[tuple[str, ...]] = ()
+    model_holders: ClassVar[tuple[Role, ...]] = (Role.SILO, Role.SERVER)
 
     @property
     @abstractmethod
@@ -97,7 +100,12 @@ class Subject(ABC):
         return None
 
     def train(
-        self, *, coins: Coins | None = None, recording: Recording | None = None, progress: Progress | None = None
+        self,
+        *,
+        coins: Coins | None = None,
+        recording: Recording | None = None,
+        progress: Progress | None = None,
+        shown: Callable[[tuple[Program, ...]], None] | None = None,
     ) -> TrainingResult:
         """Trains to the end, in one process; methods that are no programs of one silo have a loop of their own.
 
@@ -105,10 +113,14 @@ class Subject(ABC):
             coins: where masks come from; the operating system's entropy unless given.
             recording: what the channel keeps; sizes unless given.
             progress: called after each round.
+            shown: shown the silos' programs before the first round, and after the last.
         """
         job = self.job
         if job is None:
             raise NotImplementedError(f"{type(self).__name__} must have a job, or train by itself; it does neither")
+        if shown is not None:
+            watching = [see for see in (job.shown, shown) if see is not None]
+            job = replace(job, shown=lambda programs: [see(programs) for see in watching][-1])
         return job.train(job.channel(coins, recording), progress)
 
     @property
@@ -200,6 +212,15 @@ class Subject(ABC):
             seed: of the inputs, of initial weights and of whatever else is drawn.
         """
         return self.brief(seed=seed, graph=self.graph.redealt(seed))
+
+    def shadow(self, graph: FederatedGraph, seed: int) -> Subject:
+        """The whole training with sums in plaintext on another split of the nodes, as an attacker repeats it.
+
+        Args:
+            graph: the same with other training nodes.
+            seed: of initial weights and of whatever else is drawn.
+        """
+        return replace(self.unprotected_subjects()[0].on_graph(graph, self.most_rounds), seed=seed)
 
     def unprotected_subjects(self) -> tuple[Subject, ...]:
         """The same method on the same inputs with everything unprotected, in each way that there is, itself included.

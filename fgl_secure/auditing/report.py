@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, cast
 
 from fgl_secure import __version__
-from fgl_secure.attacks.base import Attack, Card
+from fgl_secure.attacks.base import Attack, Card, DataSecret
 from fgl_secure.attacks.registry import page_on, papers
 from fgl_secure.auditing.html import render_html, render_matrix
 from fgl_secure.auditing.matrix import Cell, matrix
@@ -22,6 +22,7 @@ from fgl_secure.auditing.wording import Score
 from fgl_secure.config_fields import toml_lines
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Circumstance, Claim, Guarantee
+from fgl_secure.statistics.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, exceeded
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import LAST_ROUND
 
@@ -108,6 +109,24 @@ class Report:
     def violations(self) -> tuple[Record, ...]:
         """The findings that violate what their protocol claims."""
         return tuple(record for record in self.records if record.violates_guarantee)
+
+    def bounded(self) -> Iterator[Bounded]:
+        """Yield the figures that ceilings are compared with: those of attacks on the finished model."""
+        secrets = {name: about["secret"] for name, about in self.attacks.items() if isinstance(about, dict)}
+        for record in self.records:
+            secret, low = secrets.get(record.attack), record.ci95.low
+            what = f"{record.attack} under {record.protocol}, {record.metric}"
+            if secret == DataSecret.LINK:
+                yield Bounded(LINKS_AUC, what, (1 + low) / 2)
+            elif secret == DataSecret.MEMBER:
+                is_area = record.metric.startswith("AUC")
+                yield Bounded(MEMBERSHIP_AUC, what, (1 + low) / 2) if is_area else Bounded(MEMBERSHIP_TPR, what, low)
+
+    @property
+    def above_ceilings(self) -> Mapping[str, tuple[str, ...]]:
+        """By metric that has a ceiling, the findings that are certainly above it."""
+        ceilings = self.run.get("ceilings")
+        return exceeded(self, cast("dict[str, float]", ceilings)) if isinstance(ceilings, dict) else {}
 
     @property
     def score(self) -> Score:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -108,7 +108,21 @@ def render_junit(report: Report) -> str:
     for scheme in tables.schemes(report):
         promised = [cell for cell in report.matrix if cell.scheme == scheme and cell.state is not State.NO_GUARANTEE]
         _suite(suites, scheme, promised)
+    if report.above_ceilings:
+        _ceilings(suites, report.above_ceilings, report.run.get("ceilings"))
     return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(suites, encoding="unicode") + "\n"
+
+
+def _ceilings(suites: Element, above: Mapping[str, tuple[str, ...]], ceilings: object) -> None:
+    """A test for each ceiling on what finished models reveal."""
+    failures = sum(bool(findings) for findings in above.values())
+    suite = SubElement(suites, "testsuite", name="ceilings", tests=str(len(above)), failures=str(failures),
+                       errors="0", skipped="0")  # fmt: skip
+    for metric, findings in above.items():
+        most = ceilings[metric] if isinstance(ceilings, Mapping) else ""
+        case = SubElement(suite, "testcase", classname="ceilings", name=f"{metric} at most {most}")
+        if findings:
+            SubElement(case, "failure", message=_legal("; ".join(findings)))
 
 
 def _suite(suites: Element, scheme: str, cells: list[Cell]) -> None:

@@ -127,7 +127,8 @@ def train(
         raise InputError(f"coins must be Coins, or None for the operating system's; found {type(coins).__name__}")
     plan = method.plan(data, (method.trained if scheme is None else scheme,), seed=seed, device=device)
     if len(plan.subjects) != 1:
-        raise InputError(f"scheme must be given once for train; found {len(plan.subjects)}")
+        text = "scheme must be given once for train, without a choice that adds runs"
+        raise InputError(f"{text}; found {len(plan.subjects)}")
     (subject,) = plan.subjects
     bars = progress or silent
     result = subject.train(coins=coins, progress=bars(f"training under {subject.name}"))

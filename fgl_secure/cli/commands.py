@@ -20,6 +20,7 @@ from fgl_secure.cli.parser import SCRIPTS
 from fgl_secure.errors import InputError
 from fgl_secure.ledger import RunLedger
 from fgl_secure.progress import Runs, show_progress
+from fgl_secure.statistics.ceilings import ceiling_lines, read_ceilings
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report
@@ -33,7 +34,10 @@ def audit(options: argparse.Namespace, words: list[str]) -> int:
     from fgl_secure.auditing.audit import audit as run
 
     check_folder(options.out)
+    ceilings = read_ceilings(options.ceiling)
     if options.seeds != 1:
+        if ceilings:
+            raise InputError(f"seeds must be 1 with a ceiling; found {options.seeds}")
         return _audit_seeds(options, words)
     method, data = configure_method(options.method, options), data_of(options.method, options)
     with show_progress(quiet=options.quiet) as phases:
@@ -47,9 +51,14 @@ def audit(options: argparse.Namespace, words: list[str]) -> int:
             command=_command(words),
             progress=phases,
             thorough=options.thorough,
+            ceilings=ceilings,
         )
     _deliver(lambda: _report_text(report, options), report.write, options, ["audit", options.method.name])
-    return VIOLATED if options.scheme and report.violations else OK
+    above = ceiling_lines(report, ceilings)
+    if not options.json:
+        for line in above:
+            say(line)
+    return VIOLATED if above or (options.scheme and report.violations) else OK
 
 
 def _audit_seeds(chosen: argparse.Namespace, words: list[str]) -> int:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from fgl_secure.cli.output import OK, VIOLATED, say
 from fgl_secure.cli.parser import place
 from fgl_secure.cli.subcommand import Subcommand
-from fgl_secure.cli.usage import add_common_options
+from fgl_secure.cli.usage import add_ceilings, add_common_options
 from fgl_secure.errors import InputError
 from fgl_secure.progress import show_progress
+from fgl_secure.statistics.ceilings import ceiling_lines, read_ceilings
 
 if TYPE_CHECKING:
     from fgl_secure.attacks.outputs import ModelAudit, ModelLeakage, ShadowTraining
@@ -38,8 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dropout", type=float, default=0.5, metavar="P", help="share of hidden entries that are dropped")
     add("--neighbourhoods", type=int, default=200, metavar="N",
         help="nodes that G-BASE asks about, drawn at random; 0 leaves it out")  # fmt: skip
-    add("--ceiling", type=float, default=None, metavar="AUC",
-        help="exit with status 3 if an attack's area is certainly larger; None for no ceiling")  # fmt: skip
+    add_ceilings(parser, "; a number alone is for membership.auc")
     add("--seed", type=int, default=0, metavar="S", help="of training nodes and training")
     add("--device", default="cpu", choices=("cpu", "cuda"), help="where models are trained")
     add("--models", type=place, default=None, metavar="DIR",
@@ -53,15 +53,17 @@ def run(chosen: argparse.Namespace, words: list[str]) -> int:
     """Attack trained models, or the answers of one, and print what they reveal."""
     from fgl_secure.attacks.outputs import ShadowTraining  # noqa: PLC0415  # loads torch
 
+    ceilings = read_ceilings(chosen.ceiling)
     training = ShadowTraining(chosen.hidden, chosen.epochs, 0.01, chosen.weight_decay, chosen.dropout)
     if (chosen.answers is None) != (chosen.members is None):
         raise InputError("members must be given with answers, and answers with members; found one of the two")
     result = _audit(chosen, training)
     command = shlex.join(["fgl-secure", *words])
     say(json.dumps({"command": command, "rows": result.rows()}, indent=2) if chosen.json else repr(result))
-    above = () if chosen.ceiling is None else result.exceeds(chosen.ceiling)
-    if above and not chosen.json:
-        say(f"above the ceiling of {chosen.ceiling:g}: {'; '.join(above)}")
+    above = ceiling_lines(result, ceilings)
+    if not chosen.json:
+        for line in above:
+            say(line)
     return VIOLATED if above else OK
 
 

@@ -161,7 +161,16 @@ def _add_schemes(parser: argparse.ArgumentParser | argparse._ArgumentGroup, says
 
 
 def _add_attacks(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
-    parser.add_argument("--attack", action="append", default=[], metavar="NAME", help="attack to run, repeatable; all")
+    parser.add_argument("--attack", "--attacks", action="append", default=[], metavar="NAME",
+                        help="attack to run, repeatable: a name, all, games, or outputs for the finished model's; all "
+                        "without it")  # fmt: skip
+
+
+def add_ceilings(parser: argparse.ArgumentParser, more: str = "") -> None:
+    """Add the option for ceilings on what finished models reveal."""
+    parser.add_argument("--ceiling", action="append", default=[], metavar="METRIC=VALUE",
+                        help="exit with status 3 if the lower end of an attack's 95 %% interval is larger; repeatable; "
+                        f"membership.auc, membership.tpr or links.auc{more}")  # fmt: skip
 
 
 def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
@@ -173,6 +182,7 @@ def _add_audit(parser: argparse.ArgumentParser, method: type[Method]) -> None:
         f"violates a guarantee; without it a demonstration of {', '.join(method.demonstrated)} that exits 0",
     )
     _add_attacks(parser)
+    add_ceilings(parser, "; goes with attack outputs")
     parser.add_argument("--thorough", action="store_true", help="play games on three times as many devices and rounds, "
                         "with all observers, which see smaller leaks; takes several times as long")  # fmt: skip
     parser.add_argument("--seeds", type=int, default=1, metavar="N",

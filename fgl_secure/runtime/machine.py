@@ -17,7 +17,7 @@ from fgl_secure.typing import Array, Ids
 
 
 class Role(StrEnum):
-    """The levels of HiFGL's hierarchy (section 4.1), and the relays of schemes that split trust among several.
+    """The levels of HiFGL's hierarchy (section 4.1), relays of schemes that split trust, and who asks a finished model.
 
     Examples:
         >>> str(Role.SILO)
@@ -28,6 +28,7 @@ class Role(StrEnum):
     SILO = "silo"
     DEVICE = "device"
     RELAY = "relay"
+    OUTSIDER = "outsider"
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from fgl_secure.testing.affine import assert_affinely_private
+    from fgl_secure.testing.ceilings import assert_below_ceilings
     from fgl_secure.testing.coins import BatchCoins, CountingCoins, Tapes
     from fgl_secure.testing.evidence import (
         Evidence,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 logging.getLogger("fgl_secure.testing").addHandler(logging.NullHandler())  # who wants the log asks for it
 
-_HOMES = ("evidence", "coins", "protocol", "exactly", "affine", "statistically", "trace")
+_HOMES = ("evidence", "coins", "protocol", "exactly", "affine", "statistically", "trace", "ceilings")
 
 __all__ = [
     "BatchCoins",
@@ -44,6 +45,7 @@ __all__ = [
     "TraceDiffersError",
     "VacuousTestError",
     "assert_affinely_private",
+    "assert_below_ceilings",
     "assert_exactly_private",
     "assert_same_trace",
     "assert_simulatable",

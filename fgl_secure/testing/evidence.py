@@ -86,11 +86,13 @@ class Settings:
         samples: sample size of each arm of a statistical check; None takes the smallest that is large enough.
         seed: makes statistical checks repeatable; None draws secret coins.
         report: gets one line a finished check, for the summary.
+        ceilings: METRIC=VALUE, on what finished models reveal.
     """
 
     samples: int | None = None
     seed: int | None = None
     report: Callable[[str], None] = lambda _line: None
+    ceilings: tuple[str, ...] = ()
 
 
 # pytest offers a plain function no other way to the options it was started with. Set around one test, then reset.

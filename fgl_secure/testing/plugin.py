@@ -15,7 +15,7 @@ _PROPERTY = "privacy"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --privacy-samples and --privacy-seed."""
+    """Adds --privacy-samples, --privacy-seed and --privacy-ceiling."""
     group = parser.getgroup("privacy", "privacy tests (fgl_secure.testing)")
     group.addoption(
         "--privacy-samples",
@@ -24,6 +24,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="sample size per arm of statistical checks that name none; too small a number is refused",
     )
     group.addoption("--privacy-seed", type=int, metavar="SEED", help="repeat statistical checks with these coins")
+    group.addoption(
+        "--privacy-ceiling",
+        action="append",
+        default=[],
+        metavar="METRIC=VALUE",
+        help="what assert_below_ceilings allows at most, repeatable: membership.auc, membership.tpr or links.auc",
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -31,7 +38,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Hands the options to the checks of one test and keeps what they report with the test's other properties."""
     lines: list[str] = []
     options = item.config.option
-    token = CURRENT.set(Settings(options.privacy_samples, options.privacy_seed, lines.append))
+    token = CURRENT.set(
+        Settings(options.privacy_samples, options.privacy_seed, lines.append, tuple(options.privacy_ceiling))
+    )
     try:
         return (yield)
     finally:

@@ -111,6 +111,11 @@ class Scores:
         self.best, self.own = np.split(state["best"][1:], 2)
 
 
+def probabilities(scores: torch.Tensor) -> Floats:
+    """Return softmax of scores [m, classes], float64."""
+    return np.asarray(scores.detach().double().softmax(dim=1).cpu().numpy())
+
+
 def share_of(counts: Counts) -> Array:
     """Float64: right predictions among all, of int64 [2]; NaN without any."""
     return np.asarray(counts[0] / counts[1] if counts.any() else np.nan, dtype=np.float64)
@@ -275,6 +280,14 @@ class TrainingRounds(Program):
     @abstractmethod
     def judge(self, number: int) -> Figures | None:
         """The figures of the models after so many rounds, whose loss is of no account; None if no party looks again."""
+
+    def answers(self) -> Mapping[str, Floats]:
+        """Return what the finished model answers about the silo's nodes: probabilities [m, classes].
+
+        "features and edges" is how the method predicts; "features" what a party gets that has the model and no edges.
+        Empty for models that don't classify nodes.
+        """
+        return {}
 
     def round(self, number: int) -> bool:
         """A round of training, or the last look at the models where there is none: see `Program.round`."""

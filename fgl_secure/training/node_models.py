@@ -22,12 +22,12 @@ from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.dropout import CoinDropout
-from fgl_secure.training.loop import Figures, TrainingRounds, counts_of
+from fgl_secure.training.loop import Figures, TrainingRounds, counts_of, probabilities
 from fgl_secure.training.parameters import SGD, Adam, flat, optimiser_state, overwrite, remind
 from fgl_secure.training.presets import AveragedPreset
 from fgl_secure.training.server_sums import FRACTION_BITS
 from fgl_secure.training.sparse_products import MOST_DENSE, multiply, to_torch
-from fgl_secure.typing import Array, Ids
+from fgl_secure.typing import Array, Floats, Ids
 
 
 class Propagation(StrEnum):
@@ -348,12 +348,16 @@ class Learner:
         self._optimiser.step()
         return float(loss.detach())
 
-    def classes(self, graph: Surroundings) -> Ids:
-        """int64 [m], what the model predicts for the own nodes, which come first in the graph."""
+    def scores(self, graph: Surroundings) -> torch.Tensor:
+        """Class scores of the own nodes, which come first in the graph, [m, classes]."""
         self.model.eval()
         with torch.no_grad():
-            scores = self.model(graph, self._dropout)[: len(self._comm.silo.nodes)]
-        result: Ids = scores.argmax(dim=1).cpu().numpy()
+            scores: torch.Tensor = self.model(graph, self._dropout)[: len(self._comm.silo.nodes)]
+        return scores
+
+    def classes(self, graph: Surroundings) -> Ids:
+        """int64 [m], what the model predicts for the own nodes."""
+        result: Ids = self.scores(graph).argmax(dim=1).cpu().numpy()
         return result
 
     def _fresh(self) -> torch.optim.Optimizer:
@@ -424,6 +428,10 @@ class AveragedRounds(TrainingRounds):
     def judge(self, number: int) -> Figures:  # noqa: ARG002  # whenever it is
         """Scores the model as it is."""
         return self.figures(counts_of(self.silo, self.learner.classes(self.graph)))
+
+    def answers(self) -> Mapping[str, Floats]:
+        """See `TrainingRounds.answers`."""
+        return {"features and edges": probabilities(self.learner.scores(self.graph))}
 
     @property
     def report(self) -> dict[str, Array]:

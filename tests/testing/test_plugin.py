@@ -145,3 +145,28 @@ def test_the_plugin_loads_nothing_heavy() -> None:
     environment = {**os.environ, "PYTHONPATH": str(Path(fgl_secure.__file__).resolve().parents[1])}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
     assert done.stdout.split() == []
+
+
+BOUNDED = """
+from fgl_secure.statistics.ceilings import Bounded
+from fgl_secure.testing import assert_below_ceilings
+
+
+class Audit:
+    def bounded(self):
+        return [Bounded("membership.auc", "RMIA, asked with features", 0.6)]
+
+
+def test_a_model_reveals_little():
+    assert_below_ceilings(Audit())
+"""
+
+
+@pytest.mark.parametrize(("ceiling", "expected"), [("0.55", 1), ("0.65", 0)])
+def test_ceilings_come_from_the_command_line(
+    run_here: Callable[..., tuple[int, str]], ceiling: str, expected: int
+) -> None:
+    status, said = run_here(BOUNDED, f"--privacy-ceiling=membership.auc={ceiling}")
+    assert status == expected
+    assert f"ceilings membership.auc {ceiling}: " in said
+    assert ("above the ceiling of 0.55 for membership.auc: RMIA, asked with features" in said) is bool(expected)

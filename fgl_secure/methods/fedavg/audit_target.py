@@ -19,6 +19,7 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.dp import grid_rows
 from fgl_secure.errors import InputError
+from fgl_secure.graph import FederatedGraph
 from fgl_secure.methods.fedavg.audit_runs import CONTROLS, attacked_round, gradient_model, one_round, with_fields
 from fgl_secure.methods.fedavg.program import FedAvgClient as Program
 from fgl_secure.methods.fedavg.program import LocalTraining, UpdateRule, batch_of, clients_of, draws_of
@@ -179,6 +180,11 @@ class FedAvgSubject(Subject):
         """One round in plaintext, without noise."""
         clear = Plaintext()
         return (self.brief(schemes={SERVER: clear}, name=clear.name, noise=None),)
+
+    def shadow(self, graph: FederatedGraph, seed: int) -> Subject:
+        """See `Subject.shadow`; clients add their noise."""
+        made = Subject.shadow(self, graph, seed)
+        return made if self.noise is None else replace(made, noise=self.noise, name=f"{made.name}+dp")  # type: ignore[call-arg]  # of this kind
 
     def _small_round(self, name: str, batch: int, layers: int) -> RecordedRun:
         return one_round(

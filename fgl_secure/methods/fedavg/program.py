@@ -10,7 +10,7 @@ inversion reads. Of several, FedProx (Li et al. 2020) pulls each to the common m
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,7 +33,7 @@ from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.backbones import LAYERS, Degrees, MessageLayer, make_layers
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import Figures, TrainingRounds, counts_of
+from fgl_secure.training.loop import Figures, TrainingRounds, counts_of, probabilities
 from fgl_secure.training.parameters import Adam, as_shared_tensor, flat, optimiser_state, overwrite, remind, unflatten
 from fgl_secure.training.presets import Preset
 from fgl_secure.training.sparse_products import SparseMatrix
@@ -255,6 +255,10 @@ class FedAvgClient(TrainingRounds):
             h = layer.update(state, self._neighbours(messages), self._degrees)
             h = functional.relu(h) if number < len(model) - 1 else h
         return h
+
+    def answers(self) -> Mapping[str, Floats]:
+        """See `TrainingRounds.answers`."""
+        return {"features and edges": probabilities(self.scores())}
 
     def _predict(self) -> Ids:
         return self._classes(self.layers)

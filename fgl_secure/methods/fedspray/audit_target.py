@@ -131,6 +131,7 @@ class _FedSpraySubject(Subject):
     method: FedSpray
     preset: FedSprayPreset
     apart: ClassVar = (GROWING,)
+    model_holders: ClassVar[tuple[Role, ...]] = ()  # each client keeps its network
 
     @property
     def claim(self) -> Claim:

@@ -29,7 +29,7 @@ from fgl_secure.protocols.topology import SERVER
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Make, Task
-from fgl_secure.training.loop import COUNTS, NOTHING, Figures, TrainingRounds, counts_of, share_of
+from fgl_secure.training.loop import COUNTS, NOTHING, Figures, TrainingRounds, counts_of, probabilities, share_of
 from fgl_secure.training.parameters import Adam, flat, optimiser_state, overwrite, remind
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.server_sums import FRACTION_BITS
@@ -201,6 +201,10 @@ class ChosenRounds(TrainingRounds):
         )
         score = float(selected_figure[0]) * (-1 if choice is RoundChoice.LOSS else 1)
         return result, Figures(float(mean[0]), counts, own_counts, score)
+
+    def answers(self) -> Mapping[str, Floats]:
+        """See `TrainingRounds.answers`: what the last round was judged by."""
+        return {"features and edges": probabilities(self.predictions)} if len(self.predictions) else {}
 
     def _counts(self) -> NDArray[np.int64]:
         """Int64 [COUNTS + 2]: with right predictions and predictions of minority nodes behind the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -283,6 +283,7 @@ class FedStructSubject(Subject):
     preset: FedStructPreset
     exchange: Exchange
     models: SeenModels = field(default_factory=SeenModels)
+    model_holders: ClassVar[tuple[Role, ...]] = (Role.SILO,)
 
     @property
     def claim(self) -> Claim:

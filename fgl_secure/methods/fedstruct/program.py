@@ -6,7 +6,7 @@ The prediction of a node is softmax(f(v) + z_v) with z = A-bar g(S) (Eq. 6 to 10
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, cast
 
@@ -45,12 +45,12 @@ from fgl_secure.runtime import Channel, Phase
 from fgl_secure.runtime.packing import Arrays, under, within
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
-from fgl_secure.training.loop import COUNTS, Counts, Figures, TrainingRounds, counts_of
+from fgl_secure.training.loop import COUNTS, Counts, Figures, TrainingRounds, counts_of, probabilities
 from fgl_secure.training.parties import note_own_graph
 from fgl_secure.training.presets import Selection
 from fgl_secure.training.silo import Silo
 from fgl_secure.training.sparse_products import matrix_arrays, matrix_from
-from fgl_secure.typing import Array, Ids
+from fgl_secure.typing import Array, Floats, Ids
 
 HOP2VEC = LEARNT
 SHARED_FEATURES, OWN_FEATURES = "shared features", "own features"
@@ -140,6 +140,7 @@ class FedStructClient(TrainingRounds):
         super().__init__(comm, task.preset.epochs, task.preset.selection, None)
         self._task, self._preset, self._device = task, task.preset, device or torch.device("cpu")
         self._given = given or SimulatedInputs()
+        self._judged: torch.Tensor | None = None
         if not isinstance(task.exchange, NoExchange) and comm.silo.facts.silos < 2:
             raise InputError(
                 f"silos must be at least 2, or there is no silo to exchange with; found {comm.silo.facts.silos}"
@@ -269,6 +270,10 @@ class FedStructClient(TrainingRounds):
         self._note_features()
         return Figures(0.0, sums, counts, self._score(sums, number))
 
+    def answers(self) -> Mapping[str, Floats]:
+        """See `TrainingRounds.answers`."""
+        return {} if self._judged is None else {"features and edges": probabilities(self._judged)}
+
     def scores(self) -> torch.Tensor:
         """The scores of own nodes, float [m, classes]."""
         scores = self.model.scores()
@@ -280,7 +285,8 @@ class FedStructClient(TrainingRounds):
             return np.zeros(COUNTS + 2, dtype=np.int64)
         self.model.train(False)
         with self.comm.evaluation():
-            counts = counts_of(self.silo, self.scores().argmax(dim=1).cpu().numpy())
+            self._judged = self.scores()
+        counts = counts_of(self.silo, self._judged.argmax(dim=1).cpu().numpy())
         right, tested = counts[2:].tolist()
         by_nodes = self._preset.averaging is AccuracyAveraging.NODES
         weight = (len(self.silo.nodes) if by_nodes else 1) if tested else 0

@@ -240,7 +240,7 @@ class HiFGLSubject(Subject):
         """Those of the schemes, and of the variants of that of neighbours' rows."""
         return {
             self.name: self.claim,
-            **{variant.name: variant.claim_for(self._sums) for variant in self.scheme.variants},
+            **{self._name_of(variant.name): variant.claim_for(self._sums) for variant in self.scheme.variants},
         }
 
     @property
@@ -307,7 +307,12 @@ class HiFGLSubject(Subject):
             self._rename_protocol,
             special_runs(self.scheme, exchanged, seed, self.read, self._static(exchanged), rounds=most),
         )
-        yield from variant_runs(self.scheme, exchanged, seed, self.read)
+        for run in variant_runs(self.scheme, exchanged, seed, self.read):
+            yield replace(run, protocol=self._name_of(run.protocol))
+
+    def _name_of(self, variant: str) -> str:
+        """Return what a variant is called beside the same without noise."""
+        return f"{variant}+local" if self.name.endswith("+local") else variant
 
     def _rename_protocol(self, run: RecordedRun) -> RecordedRun:
         return replace(run, protocol=self.name)
@@ -340,6 +345,14 @@ class HiFGLSubject(Subject):
         """One round with every message in plaintext, without noise."""
         return tuple(self.brief(**item, noisy=None, redealt=None) for item in in_the_clear(self.graph.num_silos))
 
+    def shadow(self, graph: FederatedGraph, seed: int) -> Subject:
+        """See `Subject.shadow`; devices add their noise."""
+        made = Subject.shadow(self, graph, seed)
+        if self.noisy is None:
+            return made
+        noisy = replace(self.noisy, inner=made.schemes[NEIGHBOURS])
+        return replace(made, schemes={**made.schemes, NEIGHBOURS: noisy}, noisy=noisy)  # type: ignore[call-arg]  # as above
+
 
 def hifgl_plan(method: HiFGL, request: AuditRequest) -> AuditPlan:
     """Checks every choice and loads the data; nothing is run."""
@@ -352,6 +365,10 @@ def hifgl_plan(method: HiFGL, request: AuditRequest) -> AuditPlan:
     subjects = [
         HiFGLSubject(**shared, schemes=run, name=name_of(item)) for run, item in zip(runs, assignments, strict=True)
     ]
+    plain = replace(method, privacy=None, perturbation=None, without_noise=False) if method.without_noise else None
+    quiet = [] if plain is None else [replace(subject, method=plain) for subject in subjects]
+    if quiet and method.perturbation is not None:
+        subjects = [replace(subject, name=f"{subject.name}+local") for subject in subjects]
     if method.privacy is not None:
         subjects = [subject.under(method.privacy) for subject in subjects]
         # Opens each scheme once on the graph, so that noise that fits no field or cap is refused before training.
@@ -360,7 +377,7 @@ def hifgl_plan(method: HiFGL, request: AuditRequest) -> AuditPlan:
             channel = Channel(hierarchy_of(received, scheme.helpers), SimulationCoins(0))
             Collective(scheme, Topology(NEIGHBOURS, neighbour_sums(received), 1), channel)
     return AuditPlan(
-        tuple(subjects),
+        (*quiet, *subjects),
         CONTROLS,
         NOTES if method.perturbation is None else (*NOTES, PERTURBED_NOTE),
         messages=int(received.edges.shape[1]),

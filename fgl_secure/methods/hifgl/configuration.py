@@ -64,6 +64,7 @@ class HiFGL(ProgramMethod):
             products of two rows, or "dense", which masks every entry of every device's gradients.
         privacy: of what devices send, with noise in every message; None for no noise.
         perturbation: of features at devices, once for the whole run; None trains on them as they are.
+        without_noise: whether an audit has a run without noise beside each with noise.
 
     Raises:
         UnknownNameError: there is no such backbone or preset.
@@ -110,11 +111,14 @@ class HiFGL(ProgramMethod):
     perturbation: LocalPerturbation | None = part(
         LocalPerturbation, "local", "local differential privacy: each device perturbs its features once"
     )
+    without_noise: bool = choice(False, "audit each scheme without noise, too, beside runs with noise")
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.privacy is not None and self.perturbation is not None:
             raise InputError("perturbation must be None where privacy adds noise to every message; both were given")
+        if self.without_noise and self.privacy is None and self.perturbation is None:
+            raise InputError("without_noise must go with privacy or perturbation, which add noise; found neither")
 
     @property
     def usual(self) -> Usual:

@@ -29,7 +29,7 @@ from fgl_secure.training.backbones import Degrees, MessageLayer, make_layers, sh
 from fgl_secure.training.collectives import Collectives
 from fgl_secure.training.job import Job, Task
 from fgl_secure.training.local_privacy import LocalPerturbation, correct_scores, perturb_labels
-from fgl_secure.training.loop import COUNTS, Counts, Figures, Scores, TrainingRounds
+from fgl_secure.training.loop import COUNTS, Counts, Figures, Scores, TrainingRounds, probabilities
 from fgl_secure.training.one_process import open_neighbours
 from fgl_secure.training.parameters import Adam, as_shared_tensor, flat, optimiser_state, overwrite, remind
 from fgl_secure.training.parties import neighbour_sums, note_membership
@@ -94,6 +94,7 @@ class HiFGLSilo(TrainingRounds):
         self.layers = make_layers(make, widths, seed).to(self._device)
         self._optimiser = Adam(self.layers.parameters(), lr=preset.learning_rate, foreach=True)
         self._steps = 0
+        self._judged: torch.Tensor | None = None
         self._coins = torch.Generator().manual_seed(seed)
         self._degrees = Degrees(*(self._column(item) for item in (silo.degrees, comm.partners, comm.message_counts)))
         self._perturbation = perturbation
@@ -133,7 +134,8 @@ class HiFGLSilo(TrainingRounds):
     def judge(self, number: int) -> Figures | None:  # noqa: ARG002  # whenever it is
         """Hands out the models as they are, and scores them."""
         self.comm.hand_down(self.layers)
-        return self.sum_figures(self.predictions(self.predict_logits()))[1]
+        self._judged = self.predict_logits()
+        return self.sum_figures(self.predictions(self._judged))[1]
 
     def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the loss of each of the silo's devices, [m], of outputs [m, classes]."""
@@ -154,6 +156,22 @@ class HiFGLSilo(TrainingRounds):
         """Logits [m, classes] of the models as they are, without dropout."""
         with self.comm.evaluation():
             return self.forward(training=False)
+
+    def answers(self) -> Mapping[str, Floats]:
+        """See `TrainingRounds.answers`: as the models were last scored, and by the model for features without noise."""
+        if self._judged is None:
+            return {}
+        h, depth = as_shared_tensor(self.silo.features, self._device), len(self.layers)
+        if self._perturbation is not None:
+            h = functional.normalize(h - self._perturbation.middle) * NORM
+        nothing = Degrees(*[torch.zeros(len(h), 1, device=h.device)] * 3)
+        with torch.no_grad():
+            for number in range(depth):
+                part = self._part(number)
+                state = part.local_state(h)
+                h = part.update(state, torch.zeros_like(part.message(state, nothing)), nothing)
+                h = self._activate(h, training=False) if number < depth - 1 else h
+        return {"features and edges": probabilities(self._judged), "features": probabilities(h)}
 
     def forward(self, *, training: bool) -> torch.Tensor:
         """Logits [m, classes] of the silo's devices."""
@@ -379,6 +397,10 @@ class NodeRegression(HiFGLSilo):
     def task_losses(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the squared error of each device, [m]."""
         return functional.mse_loss(outputs[:, 0], self._targets, reduction="none")
+
+    def answers(self) -> Mapping[str, Floats]:
+        """Return nothing: values are no classes."""
+        return {}
 
     def predictions(self, outputs: torch.Tensor) -> Floats:
         """Return the value predicted for each device, float64 [m]."""

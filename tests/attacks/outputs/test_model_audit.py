@@ -1,5 +1,8 @@
 """Audits of finished models: a model that remembers is found out, one that doesn't is not, nonsense is refused."""
 
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +14,7 @@ import torch
 
 from fgl_secure.attacks.outputs import ShadowTraining, audit_model, model_leakage, train_shadows
 from fgl_secure.errors import InputError
-from fgl_secure.graph import Graph
+from fgl_secure.graph import Graph, load
 from tests.error_codes import about
 
 NODES = 240
@@ -131,6 +134,31 @@ def test_a_call_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert np.array_equal(again.joined, more.joined)
     other = train_shadows(GRAPH, 16, training=ShadowTraining(hidden=4, epochs=3), folder=tmp_path)
     assert not np.array_equal(other.joined, first.joined)
+
+
+KILLED = """
+import sys
+
+from fgl_secure.attacks.outputs import ShadowTraining, train_shadows
+from fgl_secure.graph import load
+
+train_shadows(load("digits"), 48, training=ShadowTraining(hidden=4, epochs=20), folder=sys.argv[1])
+"""
+
+
+def test_a_killed_call_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The process is killed once its first batch is there; the next call keeps it and ends as one that never died."""
+    killed = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
+    while not list(tmp_path.glob("shadows-*-0.npz")):
+        assert killed.poll() is None
+        time.sleep(0.01)
+    killed.kill()
+    killed.wait()
+    first = {path: path.stat().st_mtime_ns for path in tmp_path.glob("shadows-*.npz")}
+    training = ShadowTraining(hidden=4, epochs=20)
+    resumed = train_shadows(load("digits"), 48, training=training, folder=tmp_path)
+    assert all(path.stat().st_mtime_ns == written for path, written in first.items())
+    assert np.array_equal(resumed.joined, train_shadows(load("digits"), 48, training=training).joined)
 
 
 def test_shadow_models_learn_what_a_model_of_pytorch_geometric_does() -> None:
