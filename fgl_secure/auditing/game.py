@@ -63,6 +63,8 @@ from fgl_secure.typing import Ids
 
 DRAWS = 3
 """Draws of places into which a positive control puts words, of which one must be found."""
+CONFIRMING = "confirming"
+"""In the names of runs that confirm a difference."""
 NULL_COINS = 100
 """Randomness of the first run that the null control of a comparison of graphs adds."""
 SAMPLES = 8
@@ -124,7 +126,8 @@ class Game:
         broken: for each rule that does not hold, where and which; empty if no violation was found.
         share: the smallest share of words without masks that would be seen; 0 where no field may depend on the secret.
         tests: of words, in one run.
-        runs: of the machines, of all games of the subject together.
+        runs: of the machines, of all games of the subject together, beside those that chance calls for to confirm what
+            random bytes have in common.
         devices: of the graph on which it was played.
         seen: messages that reached the observers.
         null: whether two runs of one input were told apart, so that what is broken is no evidence.
@@ -239,6 +242,7 @@ class GameRuns:
             job = self._job if subject is None else subject.job
             assert job is not None
             self._known[name, coins] = self._run(job, self.seed + coins, self._script.following(change))
+            self.runs -= CONFIRMING in name
         return self._known[name, coins]
 
     def fresh(self, coins: int) -> Transcript:
@@ -482,13 +486,14 @@ def compare_rows(
     def read(kind: str) -> list[Batch]:
         return received(run(kind), observers)
 
-    def again(number: int) -> list[Batch]:
-        return read("" if number == 1 else f" again {number}")
+    def again(kind: str) -> Callable[[int], list[Batch]]:
+        first = "" if not kind else f"{kind} again"
+        return lambda number: read(first if number == 1 else f"{kind} {CONFIRMING} {number}")
 
     mine = received(first, observers)
     seen = sum(len(each.receivers) for each in mine if each.sent)
-    changed = list(differences(mine, read("changed"), again, lambda number: read(f"changed again {number}")))
-    null = any(differences(mine, read("null"), again, lambda number: read(f"null again {number}")))
+    changed = list(differences(mine, read("changed"), again(""), again("changed")))
+    null = any(differences(mine, read("null"), again(""), again("null")))
     broken = _describe_differences(first.parties, [each for each in changed if each.key not in fields])
     dependent = {each.key for each in changed if each.key in fields}
     # a word that must be uniform and is no mask of this row, such as a seed, hides every row that it is a mask's of
@@ -498,7 +503,7 @@ def compare_rows(
             broken += said
     hidden = sorted(dependent & set(tested.words))
     control = bool(broken) or (
-        sees_a_word(mine, again(1), fields, seen) and all(tested.sees_words(key, seen) for key in hidden)
+        sees_a_word(mine, read(""), fields, seen) and all(tested.sees_words(key, seen) for key in hidden)
     )
     share = max((tested.share(key)[0] for key in hidden), default=0.0)
     return Outcome(broken, share, len(tested.trials), seen, null, control)

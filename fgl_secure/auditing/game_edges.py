@@ -116,7 +116,8 @@ def _add(
         _count_pairs(
             out.numbers, (place[0], f"which {other} stand together beside {one}", place[2]), repeated, one, other
         )
-    for other, value in _classes(columns).items():
+    # of what was opened alone: libraries draw bytes of ciphertexts by themselves
+    for other, value in ({} if batch.sent else _classes(columns)).items():
         for one in repeated:
             what = f"which {other} stand together beside {one}"
             _count_pairs(out.numbers, (place[0], what, place[2]), {**repeated, other: value}, one, other)
