@@ -16,9 +16,15 @@ if __name__ != "fgl_secure.attacks":
     raise ImportError("import this package as 'fgl_secure.attacks': under a second name every class would exist twice")
 
 if TYPE_CHECKING:
-    from fgl_secure.attacks.arrays import differences, edges_from_product, find_contained, invert, match
+    from fgl_secure.attacks.arrays import (
+        differences,
+        edges_from_product,
+        find_contained,
+        invert,
+        match,
+        reconstruct_graph,
+    )
     from fgl_secure.attacks.base import Attack
-    from fgl_secure.attacks.gradients.reconstruction import reconstruct_graph
     from fgl_secure.attacks.outputs import audit_model, model_leakage
 
 __all__ = [
@@ -41,8 +47,6 @@ def __getattr__(name: str) -> Any:
     """Load attacks on arrays and on models on first access, because they import torch."""
     if name in _OF_MODELS:
         return getattr(import_module(f"{__name__}.outputs"), name)
-    if name == "reconstruct_graph":
-        return getattr(import_module(f"{__name__}.gradients.reconstruction"), name)
     if name in __all__:
         return getattr(import_module(f"{__name__}.arrays"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -172,7 +172,7 @@ def as_toml(value: str | int | float | bool) -> str:
 
 COMPLETED = "finished:completed"
 """Status of a run that ended without an error, in Flower's words."""
-START_SECONDS = 60.0
+START_SECONDS = 150.0
 STOP_SECONDS = 5.0
 POLL_SECONDS = 0.1
 

@@ -28,6 +28,7 @@ from fgl_secure.attacks.gradients.inversion import (
 )
 from fgl_secure.attacks.gradients.matching import is_recovered, match_rows
 from fgl_secure.attacks.gradients.model import gradient_parts
+from fgl_secure.attacks.gradients.reconstruction import reconstruct_graph as reconstruct_graph
 from fgl_secure.attacks.gradients.single import count_labels
 from fgl_secure.attacks.message_passing import fingerprint
 from fgl_secure.attacks.recovery import Result, largest_share, share_right

@@ -26,9 +26,9 @@ from fgl_secure.attacks.outputs.membership import (
 )
 from fgl_secure.attacks.outputs.neighbourhoods import Ask, Neighbourhoods, check_priors, draw_neighbourhoods, g_base
 from fgl_secure.attacks.outputs.shadows import Shadows, ShadowTraining, SubgraphAnswers, train_shadows
+from fgl_secure.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, certainly_above
 from fgl_secure.errors import InputError
 from fgl_secure.graph import FederatedGraph, Graph
-from fgl_secure.statistics.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, certainly_above
 from fgl_secure.statistics.metrics import Interval
 from fgl_secure.typing import Flags, Floats, Ids
 

@@ -24,9 +24,9 @@ from fgl_secure.attacks.outputs.model_audit import (
 )
 from fgl_secure.attacks.outputs.neighbourhoods import draw_neighbourhoods
 from fgl_secure.attacks.outputs.shadows import ShadowTraining, train_shadows
+from fgl_secure.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, certainly_above
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
-from fgl_secure.statistics.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, certainly_above
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)

@@ -20,13 +20,13 @@ from fgl_secure.auditing.recorded_run import RecordedRun
 from fgl_secure.auditing.records import Record
 from fgl_secure.auditing.report import Report, report_of, sentence
 from fgl_secure.auditing.verdict import Verdict, detectable_difference, detectable_rate, detectable_shift, judge
+from fgl_secure.ceilings import read_ceilings
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
 from fgl_secure.graph import boundary_nodes
 from fgl_secure.host import collect_if_large, library_settings
 from fgl_secure.runtime import Circumstance, Claim
 from fgl_secure.schemes import Assignment
-from fgl_secure.statistics.ceilings import read_ceilings
 from fgl_secure.statistics.metrics import Interval, exact_proportion
 from fgl_secure.threads import one_thread
 from fgl_secure.training.loop import Progress, TrainingResult
@@ -80,7 +80,7 @@ def audit(
         command: how to repeat it, for the report.
         progress: given what is being done, in words, what to call after each step of it: a round, or an attack.
         thorough: whether games are larger, so that they see smaller leaks; see `THOROUGH`.
-        ceilings: by metric of `fgl_secure.statistics.ceilings`, what figures of finished models may be at most.
+        ceilings: by metric of `fgl_secure.ceilings`, what figures of finished models may be at most.
 
     Raises:
         FglSecureError: a choice breaks a rule, before anything ran; or schemes were named and no attack that was

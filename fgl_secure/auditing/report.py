@@ -19,10 +19,10 @@ from fgl_secure.auditing.plot import plot_findings
 from fgl_secure.auditing.records import Json, Record, check_types, plain_mapping
 from fgl_secure.auditing.texts import render_junit, render_markdown
 from fgl_secure.auditing.wording import Score
+from fgl_secure.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, exceeded
 from fgl_secure.config_fields import toml_lines
 from fgl_secure.errors import InputError
 from fgl_secure.runtime import Circumstance, Claim, Guarantee
-from fgl_secure.statistics.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, exceeded
 from fgl_secure.training.loop import TrainingResult
 from fgl_secure.training.presets import LAST_ROUND
 

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from fgl_secure import methods
+from fgl_secure.ceilings import ceiling_lines, read_ceilings
 from fgl_secure.cli.config import RUN_FILE, run_file
 from fgl_secure.cli.options import configure_method, data_of
 from fgl_secure.cli.output import OK, VIOLATED, OutputError, say
@@ -20,7 +21,6 @@ from fgl_secure.cli.parser import SCRIPTS
 from fgl_secure.errors import InputError
 from fgl_secure.ledger import RunLedger
 from fgl_secure.progress import Runs, show_progress
-from fgl_secure.statistics.ceilings import ceiling_lines, read_ceilings
 
 if TYPE_CHECKING:
     from fgl_secure.auditing import Report

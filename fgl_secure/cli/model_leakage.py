@@ -8,13 +8,13 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fgl_secure.ceilings import ceiling_lines, read_ceilings
 from fgl_secure.cli.output import OK, VIOLATED, say
 from fgl_secure.cli.parser import place
 from fgl_secure.cli.subcommand import Subcommand
 from fgl_secure.cli.usage import add_ceilings, add_common_options
 from fgl_secure.errors import InputError
 from fgl_secure.progress import show_progress
-from fgl_secure.statistics.ceilings import ceiling_lines, read_ceilings
 
 if TYPE_CHECKING:
     from fgl_secure.attacks.outputs import ModelAudit, ModelLeakage, ShadowTraining

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from fgl_secure.ceilings import HasFigures, ceiling_lines, read_ceilings
 from fgl_secure.errors import InputError
-from fgl_secure.statistics.ceilings import HasFigures, ceiling_lines, read_ceilings
 from fgl_secure.testing.evidence import CURRENT, PrivacyAssertionError
 
 

@@ -14,10 +14,10 @@ from fgl_secure.attacks.registry import attack, model_attacks
 from fgl_secure.auditing import Report
 from fgl_secure.auditing.finished_models import CONTROLS, other_split
 from fgl_secure.auditing.matrix import State
+from fgl_secure.ceilings import METRICS, ceiling_lines, read_ceilings
 from fgl_secure.errors import InputError, UnknownNameError
 from fgl_secure.graph import FederatedGraph, Graph, SplitMasks
 from fgl_secure.methods import Fed2GNN, FedAvg, FedSpray, FedStruct, HiFGL, LocalPerturbation
-from fgl_secure.statistics.ceilings import METRICS, ceiling_lines, read_ceilings
 from fgl_secure.testing import assert_below_ceilings
 from tests.error_codes import about
 

@@ -17,6 +17,7 @@ from fgl_secure.protocols.pairwise_masking.clients import MaskingClients
 from fgl_secure.protocols.relay_coded import Profile, RelayCoded, Roles
 from fgl_secure.protocols.relay_coded.devices import Devices
 from fgl_secure.protocols.scheme import Scheme
+from fgl_secure.protocols.secagg.terms import SUM_FOR_RECEIVER
 from fgl_secure.protocols.topology import TOPOLOGIES
 from fgl_secure.runtime import Channel, LazyArray, Messages, OwnDraws, Phase, Recording, Role, Step, Transcript
 from fgl_secure.runtime.transcript import Private
@@ -29,8 +30,10 @@ SCHEMES: tuple[Scheme, ...] = (
     RelayCoded(profile=Profile.HIDDEN, max_degree=3),
     RelayCoded(T=2, R=4, profile=Profile.SHOWN),
 )
-SENT = frozenset({"circuit keys", "pseudonyms", "circuits", "pseudonyms of groups"})
-"""What owners of circuits draw for relays, which are sent it, sealed."""
+SENT = frozenset(
+    {"circuit keys", "pseudonyms", "circuits", "names of circuits", "pseudonyms of groups", SUM_FOR_RECEIVER}
+)
+"""What owners of circuits draw for relays, which are sent it, sealed; and sums that are sent under masks."""
 PART = 16
 
 

@@ -148,7 +148,7 @@ def test_the_plugin_loads_nothing_heavy() -> None:
 
 
 BOUNDED = """
-from fgl_secure.statistics.ceilings import Bounded
+from fgl_secure.ceilings import Bounded
 from fgl_secure.testing import assert_below_ceilings
 
 
