@@ -420,11 +420,11 @@ class WordTests:
                 continue
             part, trial = self.trials[key]
             rule = trial.rule.partition(" (")[0]
-            said = self._describe(key[0], part, trial)
+            finding = self._describe(key[0], part, trial)
             known = out.setdefault(key[0], {})
             if rule not in known or trial.outcome.p_value < known[rule][0]:
-                known[rule] = trial.outcome.p_value, said
-        return {key: [said for _, said in rules.values()] for key, rules in out.items()}
+                known[rule] = trial.outcome.p_value, finding
+        return {key: [finding for _, finding in rules.values()] for key, rules in out.items()}
 
     def share(self, key: Key) -> tuple[float, int]:
         """The smallest share of words of a field without masks that would be seen, and where: in which of its parts."""
@@ -498,9 +498,9 @@ def compare_rows(
     dependent = {each.key for each in changed if each.key in fields}
     # a word that must be uniform and is no mask of this row, such as a seed, hides every row that it is a mask's of
     still = {key for key in tested.words if key in fields and not any(each.key == key for each in changed)}
-    for key, said in tested.rejected.items():
+    for key, findings in tested.rejected.items():
         if key in dependent or key in still:
-            broken += said
+            broken += findings
     hidden = sorted(dependent & set(tested.words))
     control = bool(broken) or (
         sees_a_word(mine, read(""), fields, seen) and all(tested.sees_words(key, seen) for key in hidden)

@@ -175,11 +175,11 @@ def _columns(batch: Batch) -> dict[str, NDArray[np.uint64]]:
     """A number for each row of each field, and the words of eight bytes of narrow fields."""
     out = dict[str, NDArray[np.uint64]]()
     for name, value in batch.fields.items():
-        blocks, said = _blocks(value), name or "opened words"
+        blocks, label = _blocks(value), name or "opened words"
         if blocks.shape[1] > 1 and blocks.shape[1] * 8 <= _WIDEST:
-            out |= {f"{said}, word {place}": blocks[:, place] for place in range(blocks.shape[1])}
+            out |= {f"{label}, word {place}": blocks[:, place] for place in range(blocks.shape[1])}
         weights = np.random.default_rng(0).integers(1, 2**63, size=blocks.shape[1], dtype=np.uint64) | np.uint64(1)
-        out[said] = blocks[:, 0] if blocks.shape[1] == 1 else (blocks * weights).sum(axis=1, dtype=np.uint64)
+        out[label] = blocks[:, 0] if blocks.shape[1] == 1 else (blocks * weights).sum(axis=1, dtype=np.uint64)
     return out
 
 

@@ -124,8 +124,8 @@ def _names(parties: Ids, directory: Directory) -> str:
         party = directory.party_of(each)
         roles.setdefault(party.role, []).append(str(party.index))
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-    said = [f"{role}{'s' if len(each) > 1 or more else ''} {', '.join(each)}" for role, each in roles.items()]
-    return (" and ".join(said) or "no party") + more
+    parts = [f"{role}{'s' if len(each) > 1 or more else ''} {', '.join(each)}" for role, each in roles.items()]
+    return (" and ".join(parts) or "no party") + more
 
 
 def differences(
@@ -268,12 +268,12 @@ def words(batches: list[Batch], fields: tuple[UniformField, ...]) -> dict[Key, l
         for name, value in batch.fields.items():
             fitting = _moduli((batch.kind, name), value.dtype, fields)
             flat = value.reshape(len(value), -1) if fitting else value[:0]
-            told = np.flatnonzero(flat.any(axis=1)) if flat.size else flat
-            if len(told):  # zeros alone are a refusal
+            present = np.flatnonzero(flat.any(axis=1)) if flat.size else flat
+            if len(present):  # zeros alone are a refusal
                 number = steps.setdefault(batch.step, len(steps))
-                ends = batch.senders[told], batch.receivers[told]
+                ends = batch.senders[present], batch.receivers[present]
                 part = parts.setdefault(((batch.kind, name), max(fitting), flat.shape[1]), [])
-                part.append((flat[told], *ends, np.full(len(told), number)))
+                part.append((flat[present], *ends, np.full(len(present), number)))
     out: dict[Key, list[Words]] = {}
     for (key, stated, _), found in parts.items():
         modulus = stated or _range_of([part[0] for part in found])

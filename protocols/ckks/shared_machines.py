@@ -166,12 +166,12 @@ class SharedKeyServer(AggregationServer):
         """Those that voted hear how the others did, and the sum, encrypted."""
         assert self._adding is not None, "vectors were added"
         voted = self._tracker.answered.copy()
-        who, m = np.flatnonzero(voted), int(voted.sum())
+        voters, m = np.flatnonzero(voted), int(voted.sum())
         one = ciphertext_fields([self._adding.to_bytes()], 1, self._plan.count, self._plan.parameters)
         one[TAG] = RING.write(self._tag[None])
         fields = {name: np.broadcast_to(value, (m, *value.shape[1:])) for name, value in one.items()}
-        fields["cast"] = voted & (np.arange(self.terms.n) != who[:, None])
-        fields["votes"] = self._votes[:, who].swapaxes(0, 1) * fields["cast"][..., None]
+        fields["cast"] = voted & (np.arange(self.terms.n) != voters[:, None])
+        fields["votes"] = self._votes[:, voters].swapaxes(0, 1) * fields["cast"][..., None]
         self._adding, self._publics = None, {}
         self._tracker.go(Stage.OPENING, voted)
         return [self._to_clients(Phase.UNMASKING, voted, fields)]
@@ -358,10 +358,10 @@ class SharedKeyClients(AggregationClients):
         context = plan.context(self.now)
 
         def store(row: int, index: int) -> None:
-            who = np.flatnonzero(makers[row])
-            if len(who) != 1 or not plan.candidates(self._key_owners(index))[who[0]]:
-                raise ProtocolError(f"a key must have one maker, who is a candidate; found {who.tolist()}")
-            maker = int(who[0])
+            chosen = np.flatnonzero(makers[row])
+            if len(chosen) != 1 or not plan.candidates(self._key_owners(index))[chosen[0]]:
+                raise ProtocolError(f"a key must have one maker, who is a candidate; found {chosen.tolist()}")
+            maker = int(chosen[0])
             group, name = self._group_key(index, maker, boxes[row].tobytes(), context), int(self.terms.clients[maker])
             self._keys[index] = unwrap_key(plan, context, name, group, files[row].tobytes())
             self._maker[index], self._group[index] = name, np.frombuffer(group, dtype=np.uint8)

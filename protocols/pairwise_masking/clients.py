@@ -62,8 +62,8 @@ def _check_request(request: NDArray[np.uint8], place: int, known: Flags, adjacen
             shared nothing, or for a sum of fewer than `threshold` vectors.
     """
     if (request > UnmaskRequest.MASK_KEY).any():
-        who = int(np.flatnonzero(request > UnmaskRequest.MASK_KEY)[0])
-        raise ProtocolError(f"a request must be for one secret of each sender; found one for both of sender {who}")
+        first = int(np.flatnonzero(request > UnmaskRequest.MASK_KEY)[0])
+        raise ProtocolError(f"a request must be for one secret of each sender; found one for both of sender {first}")
     if request[place] != UnmaskRequest.SELF_MASK:
         raise ProtocolError(f"sender {place} must be on the roster of a step that it sent its vector in; it is not")
     unknown = np.flatnonzero((request > UnmaskRequest.NOTHING) & adjacent & ~known)
@@ -319,12 +319,12 @@ class MaskingClients(DrawingClients):
         """
         place, me = int(self._places[index]), int(self.parties[index])
         names = {j: int(self.terms.clients[circles.neighbours[place, j]]) for j in range(len(forwarded))}
-        who = np.flatnonzero(forwarded & ~circles.initiates[place]).tolist()
-        received = {names[j]: wrapped[circles.following[place, j]].tobytes() for j in who}
-        publics = {names[j]: self._publics.get(index, j) for j in who}
+        followers = np.flatnonzero(forwarded & ~circles.initiates[place]).tolist()
+        received = {names[j]: wrapped[circles.following[place, j]].tobytes() for j in followers}
+        publics = {names[j]: self._publics.get(index, j) for j in followers}
         secret, width = self._secrets[index, MASK].tobytes(), self.terms.length
         keys = self._crypto.agree(secret, context, KeyPurpose.PAIR_MASK, me, publics, width, received)
-        return {j: keys[names[j]] for j in who}
+        return {j: keys[names[j]] for j in followers}
 
     def _forget_masks(self, indices: Ids) -> None:
         self._vetoes.forget(indices)

@@ -105,19 +105,19 @@ def sum_leaks(server: str, receiver: str, terms: str) -> tuple[Leak, ...]:
     """
     return tuple(
         leak
-        for role, who in ((Role.SERVER, server), (Role.SILO, receiver))
+        for role, observer in ((Role.SERVER, server), (Role.SILO, receiver))
         for leak in (
             Leak(
                 Secret.SUMMAND,
                 role,
                 Circumstance.SPARSE_SUM,
-                f"{who} learns the exact sum, from which sparse vectors can be taken apart; noise prevents it",
+                f"{observer} learns the exact sum, from which sparse vectors can be taken apart; noise prevents it",
             ),
             Leak(
                 Secret.SUMMAND,
                 role,
                 Circumstance.REPEATED_SUM,
-                f"{who} learns the difference of two sums of the same vectors over different {terms}",
+                f"{observer} learns the difference of two sums of the same vectors over different {terms}",
             ),
         )
     )

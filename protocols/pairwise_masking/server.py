@@ -145,12 +145,12 @@ class MaskingServer(AggregationServer):
         shares = self._plan.required_shares
         self._tracker.require(int(active.sum()), f"have {shares} clients with keys in their circles")
         self._listed = self._tracker.answered.copy()
-        who, with_keys = circles.closed_neighbours[active], listed[active]
+        neighbours, with_keys = circles.closed_neighbours[active], listed[active]
         fields: dict[str, Array] = {"listed": with_keys}
-        fields |= {name: np.broadcast_to(value, (len(who), *value.shape)) for name, value in drawn.items()}
+        fields |= {name: np.broadcast_to(value, (len(neighbours), *value.shape)) for name, value in drawn.items()}
         for index, name in enumerate(self.keys):
-            fields[name] = _only(self._keys[who, index], with_keys)
-        fields["signature"] = _only(self._signature[who], with_keys)
+            fields[name] = _only(self._keys[neighbours, index], with_keys)
+        fields["signature"] = _only(self._signature[neighbours], with_keys)
         return self._make_key_messages(active, fields)
 
     def _graph_seed(self, revealed: Flags) -> tuple[bytes, dict[str, Array]]:
@@ -212,15 +212,15 @@ class MaskingServer(AggregationServer):
     def _select_wrapped(self, active: Flags) -> Array:
         """What those that lead some clients and have shared wrapped for them: uint8 [asked, led, bytes]."""
         circles, out = self._circles, np.zeros_like(self._wrapped)
-        who, index = np.nonzero(self._forwarded & active[:, None] & ~circles.initiates)
-        out[who, circles.following[who, index]] = self._from_leader(who, index)
+        members, index = np.nonzero(self._forwarded & active[:, None] & ~circles.initiates)
+        out[members, circles.following[members, index]] = self._from_leader(members, index)
         return out[active]
 
-    def _from_leader(self, who: Array, index: Array) -> Array:
+    def _from_leader(self, members: Array, index: Array) -> Array:
         """What the neighbours of some clients at some places wrapped for them: uint8 [..., bytes]."""
         circles = self._circles
-        leader = circles.neighbours[who, index]
-        return self._wrapped[leader, circles.leading[leader, circles.reverse_index[who, index]]]
+        leader = circles.neighbours[members, index]
+        return self._wrapped[leader, circles.leading[leader, circles.reverse_index[members, index]]]
 
     # --------------------------------------------------------------------------------------------------------- VECTORS
     def _receive_vectors(self, messages: Messages) -> Store:

@@ -133,27 +133,27 @@ class SumReceiver(AggregationMachine):
         signatures = bytes_of(messages, "signature", terms.n, c.signature_bytes)[0]
         if int(listed.sum()) < terms.threshold:
             raise ProtocolError(f"keys must be those of at least {terms.threshold} clients; found {int(listed.sum())}")
-        who = np.flatnonzero(listed).tolist()
+        listed_clients = np.flatnonzero(listed).tolist()
         if self._names is not None:
-            for u in who:
+            for u in listed_clients:
                 statement = self._plan.statement(self.now, u, *(key[u].tobytes() for key in keys))
                 self._names.known.check(u, statement, signatures[u].tobytes())
-        for u in who:
+        for u in listed_clients:
             if not c.usable(keys[0][u].tobytes()):
                 raise ProtocolError(f"the key of client {u} must not be a public key of low order, or no key at all")
         self._keys, self._has = keys[0] * listed[:, None], listed.copy()
 
-    def _masks(self, messages: Messages, who: list[int]) -> list[Mask]:
+    def _masks(self, messages: Messages, members: list[int]) -> list[Mask]:
         """The masks that it shares with some clients, for which they have wrapped something where keys are hybrid."""
         terms, c = self._plan.terms, self._crypto
-        names, received = {u: int(terms.clients[u]) for u in who}, {}
+        names, received = {u: int(terms.clients[u]) for u in members}, {}
         if c.wrapped_bytes:
             wrapped = bytes_of(messages, "wrapped", terms.n, c.wrapped_bytes)[0]
-            received = {names[u]: wrapped[u].tobytes() for u in who}
-        public = {names[u]: self._keys[u].tobytes() for u in who}
+            received = {names[u]: wrapped[u].tobytes() for u in members}
+        public = {names[u]: self._keys[u].tobytes() for u in members}
         context, secret = self._plan.context(self.now), self._secret.tobytes()
         agreed = c.agree(secret, context, KeyPurpose.RECEIVER_MASK, terms.receiver, public, terms.length, received)
-        return [agreed[names[u]] for u in who]
+        return [agreed[names[u]] for u in members]
 
 
 _OVER = -1

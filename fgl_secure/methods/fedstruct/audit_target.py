@@ -104,13 +104,13 @@ def claim_of(exchange: Exchange, features: str, clients: int) -> Claim:
     if exchange.k_min > 1 and (features == HOP2VEC or exchange.sharing is FeatureSharing.QUERIES):
         # What rows that few clients contribute to tell, and to whom.
         role = Role.SERVER if exchange.delivery is GradientDelivery.SERVER else Role.SILO
-        who = "the server" if role is Role.SERVER else "the owner of a node"
+        observer = "the server" if role is Role.SERVER else "the owner of a node"
         opening_leak = Leak(
             Secret.FOREIGN_NODE,
             role,
             Circumstance.ANY,
-            f"{who} learns how many clients contribute to each row of the gradient, and every client which rows are "
-            f"opened; those that fewer than {exchange.k_min} contribute to are never opened",
+            f"{observer} learns how many clients contribute to each row of the gradient, and every client which rows "
+            f"are opened; those that fewer than {exchange.k_min} contribute to are never opened",
         )
         parts.append(Claim((), (opening_leak,), ("clients and server follow the protocol",)))
     guarantees = tuple(item for part in parts for item in part.guarantees)
@@ -154,12 +154,12 @@ def _features(exchange: RowExchange, features: str) -> Claim:
         if exchange.rule is None:
             return Claim(QUERIES_PUBLISHED, (query_leak,), ("clients follow the protocol",))
         rule = exchange.rule
-        who = "all requesters together" if exchange.pooled else "one requester"
+        observer = "all requesters together" if exchange.pooled else "one requester"
         solved = Guarantee(
             DataSecret.STRUCTURE_FEATURE,
             {Role.SILO: 1},
             Strength.PERFECT,
-            f"no linear combination of the answers to {who} is the embedding of one node: its leverage stays at "
+            f"no linear combination of the answers to {observer} is the embedding of one node: its leverage stays at "
             f"{rule.most_leverage:g} or below, over the whole run",
             "audit of the row space of queries",
         )
