@@ -152,7 +152,7 @@ class MembershipAttack(InformedAttack[MemberGuess, ShadowAnswers, MemberTruth]):
         for name, given in guess.scores.items():
             scores = blind_scores(guess.graph, guess.nodes, members, 0) if given is None else given
             power = power_of(scores, members, (RATE,))
-            text = f"Training nodes are told from others with an area under the curve of {power.auc:.3f} ({name})."
+            text = f"Training nodes are separated from others with an area under the curve of {power.auc:.3f} ({name})."
             yield Measurement.of_area(f"AUC, {name}", power.auc, power.auc_interval, min(inside, outside), text)
             if not self._label_alone:
                 rate = power.rates[RATE]
@@ -201,7 +201,7 @@ def _link_figures(guess: LinkGuess, truth: LinkTruth) -> tuple[Measurement, ...]
     out = []
     for pairs in truth.pairs:
         result, kind = score_pairs(guess.score(pairs), pairs, truth.graph), pairs.negatives
-        text = f"Neighbours are told from other pairs ({kind}) with an area under the curve of {result.auc:.3f}."
+        text = f"Neighbours are separated from other pairs ({kind}) with an area under the curve of {result.auc:.3f}."
         prior, units = max(2 * result.baseline - 1, 0.0), int(pairs.linked.sum())
         out.append(Measurement.of_area(f"AUC, other pairs: {kind}", result.auc, result.interval, units, text, prior))
     return tuple(out)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy  # its statistics are loaded when they are first asked for
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.special import softmax
@@ -20,7 +19,7 @@ from scipy.special import softmax
 from fgl_secure.algebra.checks import as_floats
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
-from fgl_secure.statistics.metrics import Interval
+from fgl_secure.statistics.metrics import Interval, mean_interval
 from fgl_secure.typing import Floats, Ids
 
 Train = Callable[[Graph, int], ArrayLike]
@@ -130,9 +129,9 @@ def audit_properties(
         iter(draw_clients(induced_graph(graph, part), -(-shadows // GROUPS), nodes=size, seed=seed + number))
         for number, part in enumerate(parts)
     ]
-    drawn = [next(apart[group]) for group in groups.tolist()]
+    shadow_clients = [next(apart[group]) for group in groups.tolist()]
     seen, truth = _observe(train, clients, np.zeros(len(clients), np.int64), summed, seed, graph.num_classes)
-    taught, properties = _observe(train, drawn, groups, summed, seed + len(clients), graph.num_classes)
+    taught, properties = _observe(train, shadow_clients, groups, summed, seed + len(clients), graph.num_classes)
     if seen.shape[1] != taught.shape[1]:
         raise InputError(f"updates must have one length; found {seen.shape[1]} and {taught.shape[1]}")
     guess, left_out = infer_properties(taught, properties, seen, groups)
@@ -143,7 +142,7 @@ def audit_properties(
     )
     rows = tuple(
         PropertyRow(
-            name, float(error.mean()), _interval(error), float(baseline[name].mean()), float(without[name].mean()),
+            name, float(error.mean()), mean_interval(error), float(baseline[name].mean()), float(without[name].mean()),
             float(positive[name].mean()), len(clients),
         )
         for name, error in errors.items()
@@ -179,18 +178,18 @@ def _draw(graph: Graph, labelled: Ids, near: sparse.csr_array, size: int, rng: n
     labels = graph.labels[labelled]
     weights = rng.dirichlet(np.ones(graph.num_classes))[labels] / np.bincount(labels)[labels]
     order = labelled[np.argsort(rng.exponential(size=len(labels)) / np.maximum(weights, 1e-12))]
-    taken = dict.fromkeys([int(order[0])])
+    nodes = dict.fromkeys([int(order[0])])
     for node in order.tolist():
         around = near.indices[near.indptr[node] : near.indptr[node + 1]]
-        taken |= dict.fromkeys([node, *around[graph.labels[around] >= 0].tolist()])
-        if len(taken) >= size:
+        nodes |= dict.fromkeys([node, *around[graph.labels[around] >= 0].tolist()])
+        if len(nodes) >= size:
             break
-    client = induced_graph(graph, np.array(list(taken)[:size]))
+    client = induced_graph(graph, np.array(list(nodes)[:size]))
     ends = client.edges[:, client.edges[0] < client.edges[1]]
     inside, across = rng.uniform(LEAST_KEPT, 1, 2)
     alike = client.labels[ends[0]] == client.labels[ends[1]]
-    kept = ends[:, rng.random(ends.shape[1]) < np.where(alike, inside, across)]
-    edges = np.concatenate([kept, kept[::-1]], axis=1)
+    remaining = ends[:, rng.random(ends.shape[1]) < np.where(alike, inside, across)]
+    edges = np.concatenate([remaining, remaining[::-1]], axis=1)
     return Graph.from_arrays(graph.name, client.features, client.labels, edges)
 
 
@@ -239,14 +238,14 @@ def infer_properties(updates: ArrayLike, properties: ArrayLike, seen: ArrayLike,
     for view in (lambda x: x, lambda x: np.quantile(x, QUANTILES, axis=1).T):
         mine, theirs = view(rows), view(others)
         for penalty in PENALTIES:
-            found = np.empty_like(targets)
+            predicted = np.empty_like(targets)
             for group in np.unique(groups):
                 inside = groups == group
-                found[inside] = _ridge(mine[~inside], targets[~inside], mine[inside], penalty)
-            missed = ((found - targets) ** 2).sum(axis=0)
+                predicted[inside] = _ridge(mine[~inside], targets[~inside], mine[inside], penalty)
+            missed = ((predicted - targets) ** 2).sum(axis=0)
             better = missed < best
             best = np.where(better, missed, best)
-            left_out[:, better] = found[:, better]
+            left_out[:, better] = predicted[:, better]
             guesses[:, better] = _ridge(mine, targets[:, better], theirs, penalty)
     return guesses, left_out
 
@@ -349,8 +348,3 @@ def _errors(guess: Floats, truth: Floats) -> dict[str, Floats]:
     """By property: float64 [k], the error of each guess."""
     apart = np.abs(guess - truth)
     return {SHARES: apart[:, :-2].sum(axis=1) / 2, DENSITY: apart[:, -2], HOMOPHILY: apart[:, -1]}
-
-
-def _interval(errors: Floats) -> Interval:
-    half = float(scipy.stats.t.ppf(0.975, len(errors) - 1) * errors.std(ddof=1) / len(errors) ** 0.5)
-    return Interval(float(errors.mean()) - half, float(errors.mean()) + half)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
 
 from fgl_secure.attacks.outputs.model_audit import (
     ALONE,
@@ -27,6 +26,7 @@ from fgl_secure.attacks.outputs.shadows import ShadowTraining, train_shadows
 from fgl_secure.ceilings import LINKS_AUC, MEMBERSHIP_AUC, MEMBERSHIP_TPR, Bounded, certainly_above
 from fgl_secure.errors import InputError
 from fgl_secure.graph import Graph
+from fgl_secure.statistics.metrics import mean_interval
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -72,8 +72,7 @@ class ModelLeakage:
                 values.setdefault((LINKS_AUC, f"links, other pairs: {kind}"), []).append(link.auc)
         for of, each in values.items():
             if len(each) > 1:
-                half = student.ppf(0.975, len(each) - 1) * float(np.std(each, ddof=1)) / len(each) ** 0.5
-                yield Bounded(*of, float(np.mean(each)) - half)
+                yield Bounded(*of, mean_interval(each).low)
 
     def __repr__(self) -> str:
         accuracy = np.mean([audit.accuracy for audit in self.audits], axis=0)

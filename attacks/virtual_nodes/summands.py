@@ -28,7 +28,6 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import scipy  # its statistics are loaded when they are first asked for
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.special import softmax
@@ -47,7 +46,7 @@ from fgl_secure.attacks.virtual_nodes.knowledge import (
     mean_states,
 )
 from fgl_secure.runtime import PublicParameters, Role, View
-from fgl_secure.statistics.metrics import Interval, clustered_proportion
+from fgl_secure.statistics.metrics import Interval, clustered_proportion, mean_interval
 from fgl_secure.typing import Floats, Ids
 
 
@@ -228,9 +227,8 @@ def _mean_interval(gains: Floats) -> Interval:
     """Student's 95 % interval of the mean of gains in [-1, 1], within these bounds; all of them for a single gain."""
     if len(gains) == 1:
         return Interval(-1.0, 1.0)
-    half = float(scipy.stats.t.ppf(0.975, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)))
-    mean = float(gains.mean())
-    return Interval(max(mean - half, -1.0), min(mean + half, 1.0))
+    interval = mean_interval(gains)
+    return Interval(max(interval.low, -1.0), min(interval.high, 1.0))
 
 
 SHARES = "label shares, total variation"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fgl_secure.aggregation.aggregator import SecureAggregator
 from fgl_secure.aggregation.rules import Rules
-from fgl_secure.auditing.game import Game, WordTests, compare_rows
+from fgl_secure.auditing.game import CONFIRMING, Game, WordTests, compare_rows
 from fgl_secure.auditing.game_views import Batch, Difference, Key, differences, place_of, received, words_of
 from fgl_secure.coins import SimulationCoins
 from fgl_secure.errors import InputError
@@ -82,7 +82,9 @@ def play_round_games(
     return games_of_sums(aggregator.rules, rounds.run, rounds.known, stay[-1] if len(stay) > LEAST_CHANGED else None)
 
 
-def games_of_sums(rules: Rules, run: _Run, known: Sized, ally: int | None = None, steady: str = "") -> tuple[Game, ...]:
+def games_of_sums(
+    rules: Rules, run: _Run, known: Collection[tuple[str, int]], ally: int | None = None, steady: str = ""
+) -> tuple[Game, ...]:
     """Play a game for each guarantee on a client's update, and one for the server and a client together.
 
     Args:
@@ -123,7 +125,7 @@ def games_of_sums(rules: Rules, run: _Run, known: Sized, ally: int | None = None
             Game(
                 secret=Secret.SUMMAND, role=role, guarantee=guarantee, coalition=coalition, null=found.null,
                 broken=tuple(dict.fromkeys(broken)), share=found.share, tests=found.tests, seen=found.seen,
-                runs=len(known), devices=rules.clients, rounds=1,
+                runs=sum(CONFIRMING not in kind for kind, _ in known), devices=rules.clients, rounds=1,
                 control=found.control or bool(broken),
             )
         )  # fmt: skip

@@ -227,7 +227,7 @@ def _steadily_changed(
     """Rows with eight bytes that all runs of one input share, and all of another input, but not with the first.
 
     Small numbers, such as sizes of ciphertexts, may agree by chance: none counts in a field in which one of them
-    differs between two runs of one input. Runs are asked for while there are such rows.
+    differs between two runs of one input. Further runs start only while such rows are left.
     """
     mine, theirs = _blocks(one), _blocks(other)
     changed, small, steady_small = mine != theirs, (mine < SMALL) & (theirs < SMALL), not small_vary

